@@ -1,0 +1,168 @@
+//! Logs on disks that are full, that cannot be written, and that fail.
+
+use std::fs;
+
+use pando::{Acknowledge, Error, Outcome, Pool, WriteBatch};
+
+use crate::mounted::{MemoryDisk, Mounted};
+use crate::place::{Place, check_map, fill, transactional};
+
+/// A refused commit has installed nothing, and all goes on when the disk has room.
+#[test]
+fn a_full_disk_refuses_commits_as_a_whole_until_it_has_room() {
+    let place = Place::new();
+    // No room for a segment.
+    let Some(mounted) = Mounted::tmpfs(&place.log(), 1 << 20) else { return };
+    let options = place.options().max_bytes(1 << 28);
+    let pool = Pool::create(place.pool(), &options).expect("a pool");
+    let (map, other) = (transactional(&pool, "trees"), transactional(&pool, "other"));
+    let session = pool.new_session().expect("a session");
+    map.insert(b"removed", b"0").expect("the tail has room");
+    let synced = map.clone().acknowledge(Acknowledge::Synced).expect("a log");
+    let done = synced.insert(b"synced", b"1");
+    assert!(matches!(done, Err(Error::AppliedNotDurable { .. })), "{done:?}");
+    let mut value = vec![0; 30_000];
+    let mut number = 0_u64;
+    let refused = loop {
+        value[..8].copy_from_slice(&number.to_le_bytes());
+        match map.upsert(b"large", &value) {
+            Ok(_) => number += 1,
+            Err(refused) => break refused,
+        }
+    };
+    let Error::LogFull { used_bytes, max_bytes } = refused else { panic!("{refused}") };
+    assert!(used_bytes <= max_bytes && used_bytes > max_bytes / 2, "{used_bytes}");
+    assert!(number > 100, "{number} commits");
+
+    // It is too long for the room that is left, in each way to write it.
+    let value = vec![1; 100_000];
+    let batch = WriteBatch::new().put(&map, b"a", &value).put(&other, b"b", &value);
+    let batch = batch.remove(&map, b"removed");
+    let in_transaction = || {
+        pool.transaction(|tx| {
+            tx.put(&map, b"a", &value)?;
+            tx.put(&other, b"b", &value)?;
+            tx.remove(&map, b"removed")
+        })
+    };
+    for refused in [
+        in_transaction(),
+        pool.write(&batch).map(drop),
+        session.apply(1, &batch).map(drop),
+        map.insert(b"a", &value),
+        synced.insert(b"a", &value),
+        other.upsert_many(&[(b"b", &value)]).map(drop),
+    ] {
+        assert!(matches!(refused, Err(Error::LogFull { .. })), "{refused:?}");
+    }
+    let snapshot = pool.snapshot().expect("a snapshot");
+    for (map, key, expected) in [
+        (&map, &b"a"[..], None),
+        (&other, b"b", None),
+        (&map, b"removed", Some(&b"0"[..])),
+        (&map, b"synced", Some(b"1")),
+    ] {
+        assert_eq!(map.get(key).expect("read").as_deref(), expected, "{key:?}");
+        assert_eq!(snapshot.get(map, key).expect("read").as_deref(), expected, "{key:?}");
+    }
+    let newest = || map.get(b"large").expect("read").expect("is there")[..8].to_vec();
+    assert_eq!(newest(), (number - 1).to_le_bytes(), "the last one that was not refused");
+    assert!(!pool.stat().expect("figures").log.expect("a log").has_stopped);
+    drop(snapshot);
+
+    mounted.remount("size=256m");
+    let applied = Outcome::Applied { digest: batch.digest() };
+    assert_eq!(session.apply(1, &batch).expect("there is room"), applied);
+    synced.upsert(b"synced", b"2").expect("there is room");
+    let id = session.id();
+    drop((map, other, synced, batch, session));
+    place.go_down(pool);
+    let pool = Pool::open(place.pool(), &options).expect("recovers");
+    let (map, other) = (transactional(&pool, "trees"), transactional(&pool, "other"));
+    let large = map.get(b"large").expect("read").expect("is there");
+    assert_eq!(large[..8], (number - 1).to_le_bytes());
+    assert_eq!(map.get(b"synced").expect("read").as_deref(), Some(&b"2"[..]));
+    assert_eq!(other.get(b"b").expect("read"), Some(value));
+    assert_eq!(map.get(b"removed").expect("read"), None);
+    let session = pool.session(id).expect("it is known");
+    assert_eq!(session.outcome(1).expect("an outcome"), applied);
+    assert!(pool.check().expect("checked").is_consistent());
+    drop((map, other, session, pool));
+    drop(mounted);
+}
+
+/// Nothing is opened, rebuilt or created beside it.
+#[test]
+fn a_log_that_cannot_be_written_is_refused_and_stays_as_it_is() {
+    let place = Place::new();
+    let pool = place.create();
+    fill(&transactional(&pool, "trees"), 0, 100);
+    pool.close().expect("closed");
+    let read_only = place.path("read-only");
+    let Some(mounted) = Mounted::read_only(&read_only, &place.log()) else { return };
+    let files = || {
+        let names = fs::read_dir(place.log()).expect("listed").map(|file| file.expect("a file"));
+        let mut names: Vec<_> =
+            names.map(|file| (file.file_name(), fs::read(file.path()).expect("read"))).collect();
+        names.sort();
+        names
+    };
+    let before = files();
+    let options = place.options().log(&read_only);
+    let refused = |opened: Result<Pool, Error>| {
+        let refused = opened.expect_err("it cannot be written");
+        assert!(matches!(refused, Error::Log(_)), "{refused:?}");
+        assert!(refused.to_string().contains("read-only"), "{refused}");
+        assert!(files() == before, "{refused}");
+    };
+    refused(Pool::open(place.pool(), &options));
+    let away = place.path("away");
+    fs::rename(place.pool(), &away).expect("renamed");
+    refused(Pool::open(place.pool(), &options));
+    refused(Pool::open_or_create(place.pool(), &options));
+    assert!(!place.pool().exists());
+    fs::rename(&away, place.pool()).expect("renamed");
+    let empty = place.path("empty");
+    fs::create_dir(&empty).expect("created");
+    let Some(_empty) = Mounted::read_only(&place.path("read-only-empty"), &empty) else { return };
+    let options = place.options().log(place.path("read-only-empty"));
+    refused(Pool::create(place.path("new.pool"), &options));
+    assert!(!place.path("new.pool").exists());
+
+    drop(mounted);
+    check_map(&place.open(), "trees", 100);
+}
+
+/// The disk answers with an error from the middle of the commits on. What it has then is all that
+/// the next start finds.
+#[test]
+fn a_disk_that_fails_has_all_that_was_synced_and_stops_the_log() {
+    let place = Place::new();
+    let Some(disk) = MemoryDisk::new(128 << 20) else { return };
+    let Some(mounted) = Mounted::ext4(&place.log(), &disk) else { return };
+    let options = place.options().acknowledge(Acknowledge::Synced);
+    let pool = Pool::create(place.pool(), &options).expect("a pool");
+    let map = transactional(&pool, "trees");
+    fill(&map, 0, 40);
+    disk.fail();
+    let first = map.insert(b"first", b"1");
+    assert!(matches!(first, Err(Error::AppliedNotDurable { .. })), "{first:?}");
+    assert_eq!(map.get(b"first").expect("read").as_deref(), Some(&b"1"[..]));
+    let second = map.insert(b"second", b"1");
+    assert!(matches!(second, Err(Error::LogStopped { .. })), "{second:?}");
+    assert_eq!(map.get(b"second").expect("read"), None);
+    assert!(pool.stat().expect("figures").log.expect("a log").has_stopped);
+
+    drop(map);
+    place.go_down(pool);
+    let copy = disk.copied();
+    drop((mounted, disk));
+    fs::remove_dir(place.log()).expect("removed");
+    let Some(mounted) = Mounted::ext4(&place.log(), &copy) else { return };
+    let pool = place.open();
+    let map = transactional(&pool, "trees");
+    assert_eq!(map.get(b"first").expect("read"), None);
+    check_map(&pool, "trees", 40);
+    drop((map, pool));
+    drop(mounted);
+}
