@@ -2,7 +2,11 @@
 
 mod common;
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
 use common::Folder;
+use pando::{Pool, PoolOptions};
 
 const RECORDS: &str = "ash\t1\nelm\t2\noak\t3\n";
 const CREATE: &[&str] = &["load", "-", "--create", "--transactional", "--log", "pando.log"];
@@ -166,4 +170,79 @@ fn ids_are_texts_of_thirty_two_digits() {
     }
     let no_folder = folder.fails(3, &["backup", "none/backup"]);
     assert!(no_folder.contains("the folder none does not exist"), "{no_folder}");
+}
+
+/// A backup has all commits up to one of them, with all that were synced before it began. The pool
+/// that is made from it has a log of its own.
+#[test]
+fn a_pool_that_another_process_writes_to_is_copied_and_restored_with_a_new_log() {
+    let folder = Folder::new();
+    folder.ok_with(&[CREATE, &["--sync"]].concat(), RECORDS.as_bytes());
+    let pool = Pool::open(folder.path("pando.pool"), &PoolOptions::new()).expect("opens");
+    let map = pool.open_map("main").expect("a map");
+    let (synced, is_over) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
+    let (reached, ends) = (synced.clone(), is_over.clone());
+    let writer = std::thread::spawn(move || {
+        for number in 1_u64.. {
+            let key = format!("{number:08}");
+            let commit = pool.transaction(|tx| {
+                ["first", "last"].iter().try_for_each(|name| tx.put(&map, name, &key))?;
+                tx.put(&map, &key, "1")
+            });
+            commit.expect("commits");
+            if number % 4 == 0 {
+                pool.sync().expect("synced");
+                reached.store(number, Ordering::SeqCst);
+            }
+            if number % 100 == 0 {
+                pool.write_image().expect("an image");
+            }
+            if ends.load(Ordering::SeqCst) {
+                break;
+            }
+        }
+    });
+    let ids_of = |arguments: &[&str]| {
+        let verified = folder.ok(&[&["log", "verify", "--json"], arguments].concat());
+        let json: serde_json::Value = serde_json::from_str(&verified).expect("JSON");
+        ["log_id", "pool_id"].map(|name| json[name].as_str().expect("a text").to_owned())
+    };
+    let mut earlier: Vec<[String; 2]> = Vec::new();
+    for round in 1..=4 {
+        while synced.load(Ordering::SeqCst) < round * 50 && !writer.is_finished() {
+            std::thread::yield_now();
+        }
+        let backup = format!("backup-{round}");
+        let before = synced.load(Ordering::SeqCst);
+        folder.ok(&["backup", &backup]);
+        let (pool, log) = (format!("{round}.pool"), format!("{round}.log"));
+        folder.ok(&["--pool", &pool, "--log", &log, "restore", &backup]);
+        let scanned = folder.ok(&["--pool", &pool, "scan"]);
+        let mut numbers = 0;
+        let mut ends = Vec::new();
+        for line in scanned.lines() {
+            match line.split_once('\t') {
+                Some(("first" | "last", number)) => ends.push(number.parse::<u64>().expect("one")),
+                Some((number, "1")) if number.len() == 8 => {
+                    numbers += 1;
+                    assert_eq!(number.parse(), Ok(numbers), "{line}");
+                }
+                _ => assert!(RECORDS.contains(line), "{line}"),
+            }
+        }
+        assert_eq!(ends, [numbers, numbers]);
+        assert!(numbers >= before, "{numbers} of {before} synced");
+        // The backup has the ids of the pool.
+        let [of_pool, of_backup, of_restored] =
+            [&[][..], &[backup.as_str()], &["--pool", &pool]].map(ids_of);
+        assert_eq!(of_backup, of_pool);
+        for (other, own) in
+            earlier.iter().chain([&of_pool]).flat_map(|ids| ids.iter().zip(&of_restored))
+        {
+            assert_ne!(own, other);
+        }
+        earlier.push(of_restored);
+    }
+    is_over.store(true, Ordering::SeqCst);
+    writer.join().expect("the writer commits");
 }
