@@ -1,4 +1,4 @@
-//! A snapshot: the records of one moment, while others write.
+//! A snapshot: the records of one moment, in all maps, while others write.
 
 use std::error::Error;
 
@@ -16,10 +16,15 @@ pub fn main() -> Result<(), Box<dyn Error>> {
     stock.remove("pears")?;
 
     assert_eq!(snapshot.get(&stock, "apples")?, Some(b"3".to_vec()));
-    for record in snapshot.range(&stock, ..) {
-        let (key, value) = record?;
-        println!("{}: {}", key.escape_ascii(), value.escape_ascii());
+    let mut records = 0;
+    for map in pool.maps()?.iter().filter(|map| map.is_transactional) {
+        for record in snapshot.range(&pool.open_map(&map.name)?, ..) {
+            let (key, value) = record?;
+            println!("{}: {}: {}", map.name, key.escape_ascii(), value.escape_ascii());
+            records += 1;
+        }
     }
+    assert_eq!(records, 2);
     // Until it is dropped, the pool keeps the old values.
     drop(snapshot);
     assert_eq!(stock.len()?, 1);
