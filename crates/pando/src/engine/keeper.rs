@@ -56,6 +56,10 @@ impl<D: Domain, M: Maps> Shared<D, M> {
 
     /// Writes images when they are due.
     fn write_images(&self) {
+        let lock = self.image.lock().unwrap_or_else(PoisonError::into_inner);
+        // An error here is that of the next image, too.
+        let _ = self.component.release_behind_image();
+        drop(lock);
         // An error here is reported by the next image.
         let mut newest = self.component.newest_image().ok().flatten().unwrap_or_default();
         let mut pause = LOOK_EVERY;

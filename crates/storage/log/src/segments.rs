@@ -296,18 +296,10 @@ impl Segments {
         Ok(numbers(self.directory.as_ref())?.last().map_or(0, |last| last + 1))
     }
 
-    /// Releases the segments that are not needed to read the log from the LSN `from` on, of which
-    /// all up to `durable` is durable. One that a log writer has announced, as `is_announced` says,
-    /// is removed and becomes no spare.
-    ///
-    /// The caller has made durable whatever takes their place.
-    pub fn truncate(
-        &self,
-        from: u64,
-        durable: u64,
-        is_announced: &dyn Fn(u64) -> bool,
-    ) -> Result<()> {
-        let numbers = numbers(self.directory.as_ref())?;
+    /// The segments that are not needed to read the log from the LSN `from` on, of which all up to
+    /// `durable` is durable.
+    pub fn not_needed(&self, from: u64, durable: u64) -> Result<Vec<u64>> {
+        let mut numbers = numbers(self.directory.as_ref())?;
         let mut first_needed = 0;
         for &number in numbers.iter().rev() {
             let first =
@@ -319,9 +311,25 @@ impl Segments {
                 break;
             }
         }
+        numbers.retain(|&number| number < first_needed);
+        Ok(numbers)
+    }
+
+    /// Releases the segments that are not needed to read the log from the LSN `from` on, of which
+    /// all up to `durable` is durable. One that a log writer has announced, as `is_announced` says,
+    /// is removed and becomes no spare.
+    ///
+    /// The caller has made durable whatever takes their place.
+    pub fn truncate(
+        &self,
+        from: u64,
+        durable: u64,
+        is_announced: &dyn Fn(u64) -> bool,
+    ) -> Result<()> {
+        let released = self.not_needed(from, durable)?;
         let names = self.directory.names()?;
         let mut spares = names.iter().filter(|name| number_of(name, SPARE).is_some()).count();
-        for number in numbers.into_iter().filter(|&number| number < first_needed) {
+        for number in released {
             let name = name_of(number);
             if spares < SPARES && !is_announced(number) {
                 spares += 1;

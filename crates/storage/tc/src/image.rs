@@ -98,12 +98,35 @@ impl<D: Domain, M: Maps> TransactionComponent<D, M> {
         Ok(written?)
     }
 
-    /// Names an image, and removes the former ones and the log before it. This is synced, too: else
-    /// power cuts that follow each other within seconds would each bring them back, and fill the
-    /// disk.
+    /// Names an image, and removes the former ones and the log before it.
     fn put_in_place(&self, directory: &dyn Directory, name: &str, from: u64) -> Result<()> {
         let device = pando_log::Error::from;
         directory.replace(name, &name_of(from)).map_err(device)?;
+        self.release_before(directory, from)
+    }
+
+    /// Goes on with the removals behind the newest image, if a crash has interrupted them: else
+    /// crashes that follow each other would fill the disk. One thread at a time calls this, or
+    /// writes an image.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Log`].
+    pub fn release_behind_image(&self) -> Result<()> {
+        let Some(directory) = self.log().directory() else { return Ok(()) };
+        let images = images(directory.as_ref())?;
+        match images.last() {
+            Some(&newest) if images.len() > 1 || self.log().can_truncate(newest)? => {
+                self.release_before(directory.as_ref(), newest)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Removes the images before that at `from`, and the log before it. This is synced, too: a
+    /// power cut would bring them back.
+    fn release_before(&self, directory: &dyn Directory, from: u64) -> Result<()> {
+        let device = pando_log::Error::from;
         if !mutant!("tc-truncation-before-image") {
             directory.sync().map_err(device)?;
         }

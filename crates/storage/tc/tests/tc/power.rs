@@ -380,6 +380,57 @@ fn what_an_image_has_released_does_not_come_back_at_a_power_cut() {
     }
 }
 
+/// The disk refuses a removal behind an image. A later opening goes on with the removals.
+#[test]
+fn removals_behind_an_image_that_were_interrupted_are_resumed() {
+    let mut random = Random::new(23);
+    // The first renaming is that of the image itself.
+    for refused_at in 1..6 {
+        let directory = Simulated::new();
+        let component = create(bztree::<Killed>(), &directory);
+        component.maps().add(1);
+        component.log_maps(&component.maps().list()).expect("a list");
+        let names = || directory.names().expect("a list of names");
+        let count = |begin: &str| names().iter().filter(|name| name.starts_with(begin)).count();
+        let mut commit = || {
+            let lsn = commit_some(&component, &mut random, &mut Vec::new()).expect("commits");
+            component.sync(lsn).expect("synced");
+        };
+        commit();
+        write_image(&component).expect("an image");
+        while count("segment-") < 5 {
+            commit();
+        }
+        // Spare segments are renamed, the others and the images are removed.
+        let released = AtomicU64::new(0);
+        directory.on_operation(move |operation, _| match operation {
+            Operation::Remove | Operation::Rename
+                if released.fetch_add(1, Ordering::Relaxed) >= refused_at =>
+            {
+                Err(io::Error::from_raw_os_error(5))
+            }
+            _ => Ok(()),
+        });
+        write_image(&component).expect_err("a removal is refused");
+        assert!(count("image-") + count("segment-") > 2);
+        directory.on_operation(|_, _| Ok(()));
+        component.release_behind_image().expect("released");
+        assert_eq!((count("image-"), count("segment-")), (1, 1), "{:?}", names());
+        let operations = Arc::new(AtomicU64::new(0));
+        let counted = operations.clone();
+        directory.on_operation(move |operation, _| {
+            let is_change = matches!(
+                operation,
+                Operation::Remove | Operation::Rename | Operation::SyncDirectory
+            );
+            counted.fetch_add(u64::from(is_change), Ordering::Relaxed);
+            Ok(())
+        });
+        component.release_behind_image().expect("nothing to release");
+        assert_eq!(operations.load(Ordering::Relaxed), 0);
+    }
+}
+
 /// Threads move amounts between accounts in two maps, while images are written. After a power cut
 /// at any time the sum is what it was, and each transfer is there that was synced.
 #[test]
