@@ -403,6 +403,8 @@ impl Shared {
         let begun_at_ms = self.now_ms();
         self.rounds.lock().begun_at = Some(Instant::now());
         let failure = self.pool.sync().err().map(|error| self.describe(error));
+        // In the round: a directory that does not answer is a stall, too.
+        self.look();
         let mut rounds = self.rounds.lock();
         rounds.ended = round;
         (rounds.begun_at, rounds.is_stalled) = (None, false);
@@ -423,7 +425,6 @@ impl Shared {
         }
         rounds.failure = failure;
         self.publish(rounds);
-        self.look();
     }
 
     /// Looks at the directory of the log, if the last look was a while ago. An error, as of a

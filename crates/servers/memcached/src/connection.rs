@@ -68,6 +68,8 @@ impl Step {
     /// Whether this step may write; `input` begins with its input.
     pub(crate) fn may_write(&self, input: &[u8]) -> bool {
         match self {
+            // A line without its end is not executed.
+            Self::Line if !input.contains(&b'\n') => false,
             Self::Line => match input.trim_ascii_start() {
                 [] | [b'g', b'e', ..] | [b'v' | b'q', ..] | [b's', b't' | b'h', ..] => false,
                 [b'm', b'n' | b'e', ..] => false,
@@ -75,7 +77,7 @@ impl Step {
                     let line = rest.split(|&byte| byte == b'\n').next().unwrap_or_default();
                     // The flags behind the key that create a record, or change its expiry.
                     let flags = line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
-                    flags.skip(1).any(|flag| matches!(flag, [b'N' | b'T', ..]))
+                    flags.skip(1).any(|flag| matches!(flag, [b'N' | b'R' | b'T', ..]))
                 }
                 _ => true,
             },

@@ -151,6 +151,10 @@ impl<D: Domain> Log<D> {
     /// [`Error::Stalled`] after that time; otherwise as [`write_block`](Self::write_block).
     pub fn shorten_tail(&self, settle: &dyn Settle<D>) -> Result<()> {
         let (leadership, durable) = (self.leadership(), self.durable_lsn());
+        // All of it may have become durable since the caller looked. Else a block raises `durable`.
+        if self.newest_lsn(&self.pool().pin()?) <= durable {
+            return Ok(());
+        }
         let begun = Instant::now();
         while self.durable_lsn() == durable {
             self.check_running(self.control(self.pool()))?;
@@ -228,6 +232,16 @@ impl<D: Domain> Log<D> {
     /// to `lsn`.
     pub fn wake_writer(&self, lsn: u64) {
         self.background().wake(self.is_long(lsn));
+    }
+
+    /// Whether [`truncate`](Self::truncate) would release a segment.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Device`].
+    pub fn can_truncate(&self, from: u64) -> Result<bool> {
+        let Some(segments) = self.segments() else { return Ok(false) };
+        Ok(!segments.not_needed(from, self.durable_lsn())?.is_empty())
     }
 
     /// Releases the segments that are not needed to read the log from the LSN `from` on.
@@ -321,5 +335,7 @@ mod tests {
             leader.join().expect("joins");
         });
         assert_eq!(log.durable_lsn(), lsn);
+        // Nothing is left to write, or to wait for.
+        log.shorten_tail(&Commits).expect("it is short");
     }
 }

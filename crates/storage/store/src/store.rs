@@ -238,6 +238,8 @@ impl Store {
         if is_dropped || component.maps().is_gone(number) {
             return Err(not_found());
         }
+        // The opening may not have found its name, in a page that it could not read.
+        component.maps().add(number);
         let held = handles.get(&number).and_then(Weak::upgrade);
         let index = held.unwrap_or_else(|| component.maps().index(number));
         handles.insert(number, Arc::downgrade(&index));

@@ -64,7 +64,13 @@ impl<D: Domain, M: Maps> InFlight<'_, '_, D, M> {
                         found = Stamp::split(value).map(|(stamp, _)| stamp);
                     })
                 };
-                self.guard.undoing(read)?;
+                if let Err(error) = self.guard.undoing(read) {
+                    // Its own thread may have decided it meanwhile.
+                    return match self.record.durable_status() {
+                        Status::Undecided => Err(error.into()),
+                        status => Ok(Completed { status, met: None }),
+                    };
+                }
             }
             // Nobody will see it.
             Err(Error::UnknownMap { .. }) if self.component.maps().is_gone(write.map) => {}

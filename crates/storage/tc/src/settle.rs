@@ -152,11 +152,13 @@ impl<D: Domain, M: Maps> TransactionComponent<D, M> {
     /// Completes a commit that was found in flight.
     pub(crate) fn help(&self, guard: &Guard<'_, D>, record: Record<'_, D>) -> Result<()> {
         match self.complete(guard, record) {
-            // It has failed, so its versions can be replaced although the pool has no room to undo
-            // them.
-            Err(error) if error.is_full() && record.status() == Status::Failed => {
-                // Relaxed: only a hint.
-                self.is_undo_due.store(true, Ordering::Relaxed);
+            // It has failed, so its versions can be replaced, also if the pool has no room to undo
+            // them. The error is that of another key.
+            Err(error) if record.status() == Status::Failed => {
+                if error.is_full() {
+                    // Relaxed: only a hint.
+                    self.is_undo_due.store(true, Ordering::Relaxed);
+                }
                 Ok(())
             }
             completed => completed.map(drop),
@@ -392,8 +394,10 @@ impl<D: Domain, M: Maps> TransactionComponent<D, M> {
         if most < u64::MAX {
             // The durable LSN first: it is never above the newest one.
             let durable = self.log().durable_lsn();
-            if self.newest_lsn()?.saturating_sub(durable) > most {
-                self.shorten_tail()?;
+            let waiting = self.newest_lsn()?.saturating_sub(durable);
+            if waiting > most {
+                let full = pando_log::Error::Full { used_bytes: waiting, max_bytes: most };
+                self.shorten_full_tail(full.into())?;
             }
         }
         if !gives_room && self.is_undo_due.load(Ordering::Relaxed) {
@@ -412,14 +416,7 @@ impl<D: Domain, M: Maps> TransactionComponent<D, M> {
         match error {
             Error::Log(pando_log::Error::Full { .. }) if room.in_tail > 0 => {
                 room.in_tail -= 1;
-                match self.shorten_tail() {
-                    // The disk has no room, or does not answer, so the tail stays full.
-                    Err(Error::Log(pando_log::Error::Stalled { .. })) => Err(error),
-                    Err(Error::Log(pando_log::Error::Device(refused))) if refused.is_full() => {
-                        Err(error)
-                    }
-                    shortened => shortened,
-                }
+                self.shorten_full_tail(error)
             }
             error if error.is_full() && room.in_pool > 0 => {
                 room.in_pool -= 1;
@@ -430,6 +427,16 @@ impl<D: Domain, M: Maps> TransactionComponent<D, M> {
                 Ok(())
             }
             error => Err(error),
+        }
+    }
+
+    /// Makes room in the log's tail. The error is `full`, if the disk has no room, or does not
+    /// answer: the tail stays full then.
+    fn shorten_full_tail(&self, full: Error) -> Result<()> {
+        match self.shorten_tail() {
+            Err(Error::Log(pando_log::Error::Stalled { .. })) => Err(full),
+            Err(Error::Log(pando_log::Error::Device(refused))) if refused.is_full() => Err(full),
+            shortened => shortened,
         }
     }
 
