@@ -287,10 +287,12 @@ fn forks_a_child_if_it_is_told_to() {
         (_, Some(path)) => open::<Process>(Path::new(&path)),
         (None, None) => return,
     };
-    // SAFETY: the child only sleeps, and ends by `_exit`.
+    // SAFETY: the child only writes and sleeps, and ends by `_exit`.
     match unsafe { libc::fork() } {
         // SAFETY: as above.
         0 => unsafe {
+            // Behind the handlers of the fork, which give the lock up.
+            libc::write(1, AWAKE.as_ptr().cast(), AWAKE.len());
             libc::sleep(60);
             libc::_exit(0);
         },
@@ -299,6 +301,9 @@ fn forks_a_child_if_it_is_told_to() {
     std::thread::sleep(std::time::Duration::from_secs(60));
     drop(pool);
 }
+
+/// What the child writes.
+const AWAKE: &str = "awake\n";
 
 /// Kills a process that has forked a child, runs `look`, and kills the child.
 fn with_a_child_that_outlives_its_parent(variable: &str, path: &Path, look: impl FnOnce()) {
@@ -311,11 +316,19 @@ fn with_a_child_that_outlives_its_parent(variable: &str, path: &Path, look: impl
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    let lines = BufReader::new(parent.stdout.take().unwrap()).lines();
-    let child = lines.map_while(Result::ok).find_map(|line| {
-        let (_, child) = line.split_once("child ")?;
-        child.parse::<i32>().ok()
-    });
+    // Lines of the two processes may be mixed.
+    let (mut child, mut is_awake) = (None, false);
+    for line in BufReader::new(parent.stdout.take().unwrap()).lines() {
+        let line = line.unwrap();
+        is_awake |= line.contains(AWAKE.trim());
+        let number = line
+            .split_once("child ")
+            .map(|(_, number)| number.chars().take_while(char::is_ascii_digit).collect::<String>());
+        child = child.or_else(|| number?.parse::<i32>().ok());
+        if child.is_some() && is_awake {
+            break;
+        }
+    }
     parent.kill().unwrap();
     parent.wait().unwrap();
     // SAFETY: signal zero only asks whether the process is there.
