@@ -9,6 +9,7 @@ use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use crate::layout::PAGE_BYTES;
 #[cfg(feature = "testing")]
 use crate::testing::refusal;
 
@@ -88,8 +89,9 @@ impl Mapping {
     }
 
     /// Moves the part from `from` to `to` of a file in memory to huge pages, except for the rest at
-    /// each end that fills none. The part has room in the file. The system copies the content. A
-    /// thread that uses the part meanwhile waits for the system, as at a page fault.
+    /// each end that fills none. The system copies the content. A thread that uses the part
+    /// meanwhile waits for the system, as at a page fault. Each huge page begins with a page that
+    /// has room in the file, and lies within the file's length; the rest of it gets room.
     ///
     /// This needs no option of the mount (Linux 6.1 and later). A refusal leaves small pages, which
     /// is no error.
@@ -304,6 +306,26 @@ pub fn sync_folder_of(path: &Path) -> io::Result<()> {
 
 /// Allocates the bytes of `file` from `from` to `to`, extending it; they read as zero.
 pub fn allocate(file: &File, from: u64, to: u64) -> io::Result<()> {
+    #[cfg(feature = "testing")]
+    if from < to && refusal::is_refused(refusal::Resource::FileRoom) {
+        return Err(io::Error::from_raw_os_error(libc::ENOSPC));
+    }
+    allocate_unrefused(file, from, to)
+}
+
+/// Allocates the first page of each huge page of `file` that lies between `from` and `to`, and the
+/// last page, so that the file ends at `to`. An error leaves some of them allocated.
+pub fn allocate_first_pages(file: &File, from: u64, to: u64) -> io::Result<()> {
+    allocate_unrefused(file, to.saturating_sub(PAGE_BYTES).max(from), to)?;
+    let first = from.next_multiple_of(HUGE_PAGE_BYTES);
+    (first..to)
+        .step_by(HUGE_PAGE_BYTES as usize)
+        .take_while(|at| at + HUGE_PAGE_BYTES <= to)
+        .try_for_each(|at| allocate_unrefused(file, at, at + PAGE_BYTES))
+}
+
+/// [`allocate`], which no test refuses.
+fn allocate_unrefused(file: &File, from: u64, to: u64) -> io::Result<()> {
     let (Ok(from), Ok(bytes)) = (i64::try_from(from), i64::try_from(to.saturating_sub(from)))
     else {
         return Err(io::Error::from(io::ErrorKind::FileTooLarge));
@@ -314,10 +336,6 @@ pub fn allocate(file: &File, from: u64, to: u64) -> io::Result<()> {
     // The system would send SIGXFSZ, which kills the process.
     if to > file_size_limit() && to > file.metadata()?.len() {
         return Err(io::Error::from_raw_os_error(libc::EFBIG));
-    }
-    #[cfg(feature = "testing")]
-    if refusal::is_refused(refusal::Resource::FileRoom) {
-        return Err(io::Error::from_raw_os_error(libc::ENOSPC));
     }
     loop {
         // SAFETY: the call takes a descriptor that `file` keeps open, and plain integers.
@@ -526,10 +544,22 @@ mod children {
 
 /// The type of the file system that holds `file`, as statfs names it.
 pub fn file_system_type(file: &File) -> io::Result<i64> {
+    #[expect(clippy::unnecessary_cast, reason = "the field's type differs between targets")]
+    statfs(file).map(|found| found.f_type as i64)
+}
+
+/// Bytes that the file system of `file` has free; `u64::MAX` if it has no limit.
+pub fn free_bytes(file: &File) -> io::Result<u64> {
+    let found = statfs(file)?;
+    let block_bytes = u64::try_from(found.f_bsize).unwrap_or_default();
+    // A tmpfs without a limit names no blocks at all.
+    Ok(if found.f_blocks == 0 { u64::MAX } else { found.f_bavail.saturating_mul(block_bytes) })
+}
+
+fn statfs(file: &File) -> io::Result<libc::statfs> {
     let mut found = std::mem::MaybeUninit::<libc::statfs>::uninit();
     // SAFETY: the call fills the struct that the pointer names, or fails.
     check(unsafe { libc::fstatfs(file.as_raw_fd(), found.as_mut_ptr()) })?;
     // SAFETY: the call succeeded, so the struct is filled.
-    #[expect(clippy::unnecessary_cast, reason = "the field's type differs between targets")]
-    Ok(unsafe { found.assume_init() }.f_type as i64)
+    Ok(unsafe { found.assume_init() })
 }

@@ -275,13 +275,14 @@ impl<D: Domain> Pool<D> {
                 size_bytes,
                 boot_id,
             };
+            let mapping = Mapping::shared(&file, geometry.max_bytes, medium.is_dax())
+                .map_err(io_error(path, MAP_THE_FILE))?;
+            room::take_huge_pages(&mapping, &file, medium, geometry.chunks_off, size_bytes);
             room::extend(path, &file, &geometry, geometry.chunks_off, size_bytes)?;
             sys::allocate(&file, 0, CHUNK_TABLE_OFF)
                 .map_err(|source| room::not_allocated(path, 0, size_bytes, source))?;
             let written = file.write_all_at(&block.encode(), 0);
             written.map_err(io_error(path, "write the superblock"))?;
-            let mapping = Mapping::shared(&file, geometry.max_bytes, medium.is_dax())
-                .map_err(io_error(path, MAP_THE_FILE))?;
             if medium.outlives_machine() {
                 file.sync_all().map_err(io_error(path, "sync the file"))?;
             }

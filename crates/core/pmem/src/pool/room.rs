@@ -14,7 +14,7 @@ use crate::error::{Error, Result, io_error};
 use crate::layout::{CHUNK_BYTES, CHUNK_TABLE_OFF, Geometry, PAGE_BYTES, PUNCHED_OFF};
 use crate::medium::Medium;
 use crate::superblock;
-use crate::sys::{self, HUGE_PAGE_BYTES};
+use crate::sys::{self, HUGE_PAGE_BYTES, Mapping};
 #[cfg(feature = "testing")]
 use crate::testing::refusal;
 
@@ -41,14 +41,16 @@ impl<D: Domain> Pool<D> {
                 / CHUNK_BYTES
                 * CHUNK_BYTES;
             let mut target = generous.max(to_bytes);
-            if let Some(file) = &self.file
-                && let Err(error) = extend(&self.path, file, &self.geometry, from_bytes, target)
-            {
-                if target == to_bytes {
-                    return Err(error);
+            if let Some(file) = &self.file {
+                target = self.whole_huge_pages(from_bytes, target);
+                take_huge_pages(&self.mapping, file, self.medium, from_bytes, target);
+                if let Err(error) = extend(&self.path, file, &self.geometry, from_bytes, target) {
+                    if target == to_bytes {
+                        return Err(error);
+                    }
+                    target = to_bytes;
+                    extend(&self.path, file, &self.geometry, from_bytes, target)?;
                 }
-                target = to_bytes;
-                extend(&self.path, file, &self.geometry, from_bytes, target)?;
             }
             self.use_huge_pages(from_bytes, target);
             self.sync_length()?;
@@ -58,6 +60,16 @@ impl<D: Domain> Pool<D> {
             // Durable before a chunk in the new part is activated: see `flush_extent`.
             let _ = size.compare_exchange(found, superblock::size_word(target));
         }
+    }
+
+    /// `to_bytes`, or more: a file in memory that grows by a huge page or more ends with a whole
+    /// one.
+    fn whole_huge_pages(&self, from_bytes: u64, to_bytes: u64) -> u64 {
+        let whole = to_bytes.next_multiple_of(HUGE_PAGE_BYTES);
+        let is_possible = matches!(self.medium, Medium::MemoryFile(_))
+            && to_bytes - from_bytes >= HUGE_PAGE_BYTES
+            && whole <= self.geometry.chunk_off(self.geometry.max_chunks);
+        if is_possible { whole } else { to_bytes }
     }
 
     /// Requests huge pages for the chunks of a file in memory that has grown from `from_bytes` to
@@ -278,6 +290,20 @@ pub(super) fn not_allocated(
 pub(super) fn table_end(geometry: &Geometry, size_bytes: u64) -> u64 {
     let chunks = (size_bytes - geometry.chunks_off) / CHUNK_BYTES;
     geometry.chunk_word_off(chunks).next_multiple_of(PAGE_BYTES)
+}
+
+/// Makes room for the part of a file in memory from byte `from` to byte `to` in huge pages, as far
+/// as the system gives them. [`extend`] makes the room that is missing then, and reports errors.
+///
+/// The system clears a huge page once. Small pages would be cleared, copied to a huge one, and freed.
+pub(super) fn take_huge_pages(mapping: &Mapping, file: &File, medium: Medium, from: u64, to: u64) {
+    let Medium::MemoryFile(_) = medium else { return };
+    // Unlike `extend`, this would leave a part of the room behind when the file system gets full.
+    if sys::free_bytes(file).is_ok_and(|free| free / 2 >= to - from)
+        && sys::allocate_first_pages(file, from, to).is_ok()
+    {
+        mapping.collapse_into_huge_pages(from, to);
+    }
 }
 
 /// Allocates the chunks from byte `from` to byte `to`, and their part of the chunk table.

@@ -1,6 +1,7 @@
 //! Each resource runs out once: the caller gets a typed error, and there is room again afterwards.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 
 use pando_pmem::testing::give_to;
@@ -115,6 +116,27 @@ fn a_full_file_system_refuses_growth_and_the_pool_goes_on() {
     pool.abandon();
     let pool = open::<Process>(&path);
     all_hold(&pool, count - 1, 30_000);
+    assert_eq!(active(&pool).len() as u64, count);
+}
+
+/// A pool of this size grows by huge pages, as long as the file system has much room.
+#[test]
+fn a_pool_that_grows_by_huge_pages_takes_no_room_behind_its_end() {
+    let Some(mounted) = Mounted::new("tmpfs", "size=80m") else { return };
+    let path = mounted.path().join("pool");
+    let pool = create::<Process>(&path, 256);
+    let (error, count) = fill(&pool, 400_000);
+    assert!(matches!(error, Error::FileSystemFull { .. }), "{error}");
+    all_hold(&pool, count, 400_000);
+    let (size_bytes, table_bytes) = (pool.size_bytes(), pool.geometry().chunks_off);
+    assert!(size_bytes > 70 << 20, "the pool has {size_bytes} bytes");
+    let taken_bytes = path.metadata().unwrap().blocks() * 512;
+    let all_bytes = size_bytes - table_bytes..=size_bytes;
+    assert!(all_bytes.contains(&taken_bytes), "{taken_bytes} of {size_bytes} bytes");
+    assert_eq!(path.metadata().unwrap().len(), size_bytes);
+    drop(pool);
+    let pool = open::<Process>(&path);
+    all_hold(&pool, count, 400_000);
     assert_eq!(active(&pool).len() as u64, count);
 }
 
