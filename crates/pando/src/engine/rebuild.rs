@@ -28,6 +28,9 @@ use super::map_list::header_of;
 use crate::options::OnRecovery;
 use crate::{Error, RecoveryProgress};
 
+/// Writes of the log that are sorted together. A pool whose log is longer has larger data.
+const SORT_BYTES: usize = 128 << 20;
+
 /// A pool that is to be rebuilt.
 pub(super) struct Lost<'open> {
     pub path: &'open Path,
@@ -58,15 +61,15 @@ pub(super) fn rebuild<D: Domain>(
     source: &dyn Directory,
     log: LogName,
 ) -> Result<Rebuilt<D>, Error> {
-    let replay = |is_sequential| {
+    let replay = |sort_bytes| {
         let (begun, indexes, log) = (None, HashMap::new(), log.clone());
-        let mut building = Building::<D> { lost, log, begun, indexes, version: 0, is_sequential };
+        let mut building = Building::<D> { lost, log, begun, indexes, version: 0, sort_bytes };
         let replayed = replay(source, &mut building).map_err(Error::from);
         replayed.map(|replayed| (building, replayed))
     };
-    let replayed = match replay(false) {
+    let replayed = match replay(SORT_BYTES) {
         // A pool that is nearly full takes the writes in their order.
-        Err(Error::PoolFull { .. }) => replay(true),
+        Err(Error::PoolFull { .. }) => replay(0),
         replayed => replayed,
     };
     let (mut building, (recovered, replayed)) = replayed?;
@@ -97,7 +100,7 @@ struct Building<'lost, D: Domain> {
     indexes: HashMap<u64, Arc<dyn RangeIndex>>,
     /// The highest version of a list.
     version: u64,
-    is_sequential: bool,
+    sort_bytes: usize,
 }
 
 impl<D: Domain> Building<'_, D> {
@@ -184,8 +187,8 @@ impl<D: Domain> Rebuild for Building<'_, D> {
         self.indexes.get(&number).cloned()
     }
 
-    fn is_sequential(&self) -> bool {
-        self.is_sequential
+    fn sort_bytes(&self) -> usize {
+        self.sort_bytes
     }
 
     fn progress(&mut self, so_far: &Replayed) {

@@ -52,10 +52,13 @@ pub trait Rebuild {
     /// threads write to it, until the next call of [`relist`](Self::relist).
     fn index(&self, number: u64) -> Option<Arc<dyn RangeIndex>>;
 
-    /// Whether one thread writes all, in the order of the log: several may need more room at some
-    /// moment than the pool ever has.
-    fn is_sequential(&self) -> bool {
-        false
+    /// Writes of so many bytes are sorted by their keys before they are applied. While they are
+    /// applied, as many are read: twice the memory is used.
+    ///
+    /// Zero: one thread writes all, in the order of the log. Other orders may need more room at
+    /// some moment than the pool ever has.
+    fn sort_bytes(&self) -> usize {
+        SORT_BYTES
     }
 
     /// Is called now and then with how much was done.
@@ -80,6 +83,9 @@ pub struct Replayed {
     /// Nanoseconds in which the log was replayed.
     pub log_ns: u64,
 }
+
+/// Writes that are sorted together, unless [`Rebuild::sort_bytes`] says otherwise.
+const SORT_BYTES: usize = 4 << 20;
 
 /// Progress is reported after so many records.
 const REPORT_EVERY: u64 = 1 << 14;
@@ -120,7 +126,7 @@ fn in_scope<R>(
     run: impl FnOnce(Replay<'_, '_, '_>) -> Result<R>,
 ) -> Result<R> {
     std::thread::scope(|scope| {
-        let loaders = Loaders::new(scope, pool.is_sequential());
+        let loaders = Loaders::new(scope, pool.sort_bytes());
         let replayed = Replayed::default();
         let (version, known) = Default::default();
         run(Replay { pool, loaders, replayed, version, known })

@@ -122,6 +122,11 @@ impl<D: Domain> Rebuild for Rebuilt<D> {
     fn index(&self, number: u64) -> Option<Arc<dyn RangeIndex>> {
         self.lent.get(&number).map(|map| map.clone() as Arc<dyn RangeIndex>)
     }
+
+    /// Less than some logs have.
+    fn sort_bytes(&self) -> usize {
+        1 << 20
+    }
 }
 
 /// The component that goes on with what is in `directory`, the LSN at which its log ends, and what
