@@ -144,7 +144,8 @@ fn code_of(error: &Error) -> Code {
         | Error::Damaged(_)
         | Error::MapDamaged { .. }
         | Error::KeysOutOfOrder { .. }
-        | Error::Log(_)
+        | Error::LogDamaged { .. }
+        | Error::LogForeign { .. }
         | Error::LogIsOnlyCopy { .. } => Code::Damaged,
         Error::PoolFull { .. }
         | Error::FileSystemFull { .. }
@@ -176,7 +177,10 @@ fn code_of(error: &Error) -> Code {
         Error::UnknownSession { .. }
         | Error::SequenceUsed { .. }
         | Error::SequenceOutOfRange { .. } => Code::Session,
-        Error::Io { .. } | Error::PoolNotWritable { .. } | Error::LogStopped { .. } => Code::Io,
+        Error::Io { .. }
+        | Error::PoolNotWritable { .. }
+        | Error::Log(_)
+        | Error::LogStopped { .. } => Code::Io,
         _ => Code::Other,
     }
 }

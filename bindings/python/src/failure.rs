@@ -97,7 +97,8 @@ fn class_of(error: &Error) -> &'static str {
         | Error::Damaged(_)
         | Error::MapDamaged { .. }
         | Error::KeysOutOfOrder { .. }
-        | Error::Log(_)
+        | Error::LogDamaged { .. }
+        | Error::LogForeign { .. }
         | Error::LogIsOnlyCopy { .. } => "DamagedError",
         Error::PoolFull { .. }
         | Error::FileSystemFull { .. }
@@ -130,7 +131,10 @@ fn class_of(error: &Error) -> &'static str {
         Error::UnknownSession { .. }
         | Error::SequenceUsed { .. }
         | Error::SequenceOutOfRange { .. } => "SessionError",
-        Error::Io { .. } | Error::PoolNotWritable { .. } | Error::LogStopped { .. } => "IoError",
+        Error::Io { .. }
+        | Error::PoolNotWritable { .. }
+        | Error::Log(_)
+        | Error::LogStopped { .. } => "IoError",
         _ => "Error",
     }
 }

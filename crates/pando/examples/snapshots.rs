@@ -16,14 +16,10 @@ pub fn main() -> Result<(), Box<dyn Error>> {
     stock.remove("pears")?;
 
     assert_eq!(snapshot.get(&stock, "apples")?, Some(b"3".to_vec()));
-    let mut records = 0;
-    for map in pool.maps()?.iter().filter(|map| map.is_transactional) {
-        for record in snapshot.range(&pool.open_map(&map.name)?, ..) {
-            let (key, value) = record?;
-            println!("{}: {}: {}", map.name, key.escape_ascii(), value.escape_ascii());
-            records += 1;
-        }
-    }
+    let records = snapshot.dump(|map, key, value| {
+        println!("{map}: {}: {}", key.escape_ascii(), value.escape_ascii());
+        Ok::<(), pando::Error>(())
+    })?;
     assert_eq!(records, 2);
     // Until it is dropped, the pool keeps the old values.
     drop(snapshot);

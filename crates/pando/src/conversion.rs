@@ -128,6 +128,12 @@ impl Error {
             Log::Full { used_bytes, max_bytes } => Self::LogFull { used_bytes, max_bytes },
             Log::Failed { path } => Self::LogStopped { path: path.into() },
             Log::Pool(error) => Self::of_pool(error),
+            Log::Foreign { ref path, .. } | Log::OlderPool { ref path, .. } => {
+                Self::LogForeign { path: path.into(), cause: error.to_string() }
+            }
+            Log::Damaged { ref path, .. } | Log::Missing { ref path, .. } => {
+                Self::LogDamaged { path: path.into(), cause: error.to_string() }
+            }
             other => Self::Log(other.into()),
         }
     }

@@ -443,8 +443,23 @@ pub enum Error {
         /// The directory of the log.
         path: PathBuf,
     },
-    /// The log cannot be used: it is damaged, or belongs to another pool, or the disk refuses. The
-    /// text says which.
+    /// The log belongs to another pool, or to a later state of this one.
+    #[error("{cause}")]
+    LogForeign {
+        /// The directory of the log.
+        path: PathBuf,
+        /// What differs, and the remedy.
+        cause: String,
+    },
+    /// The log, or its part in the pool, is damaged, or a part of it is missing.
+    #[error("{cause}")]
+    LogDamaged {
+        /// The damaged file, or the directory of the log.
+        path: PathBuf,
+        /// What is wrong.
+        cause: String,
+    },
+    /// The log cannot be used. Most often the disk refuses, as the text says.
     #[error(transparent)]
     Log(Source),
     /// The log's tail, in the pool, is full: the disk of the log is full, stalled, or slower than

@@ -199,6 +199,11 @@ impl Pool {
         })
     }
 
+    /// One more handle of an open pool.
+    pub(crate) fn of_shared(shared: Arc<PoolShared>) -> Self {
+        Self { shared }
+    }
+
     pub(crate) fn shared(&self) -> &Arc<PoolShared> {
         &self.shared
     }
@@ -292,11 +297,11 @@ impl Pool {
     /// to be called many times a second. A removed record counts until the index frees its block:
     /// at once for a value in a block of its own, with the next copy of the leaf for others.
     ///
-    /// A call reads the state of up to 32 MiB of the pool that no call has read yet (512 places; a
-    /// fraction of a millisecond if they are in memory), and assumes that the rest is as full.
-    /// After the calls have read the whole pool, a call costs a few loads at any size. The figure
-    /// is then wrong by a few blocks at most: those that other threads allocated or freed during a
-    /// call.
+    /// A call reads the state of up to 32 MiB of the pool that no call has read yet, and assumes
+    /// that the rest is as full. These are 512 places, which take a fraction of a millisecond if
+    /// they are in memory. After the calls have read the whole pool, a call costs a few loads at
+    /// any size. The figure is then wrong by a few blocks at most: those that other threads
+    /// allocated or freed during a call.
     ///
     /// ```
     /// # let pool = pando::Pool::volatile(&pando::PoolOptions::new())?;

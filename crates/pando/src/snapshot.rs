@@ -1,5 +1,6 @@
 //! Snapshots: the transactional maps of a pool at one moment.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use pando_index::KeyRange;
@@ -61,10 +62,11 @@ impl std::fmt::Debug for SnapshotOptions {
 /// freed when the snapshot is dropped, and such keys by the commits that follow. Each snapshot that
 /// lives makes a write take a little longer.
 ///
-/// A write never fails because of a snapshot. Instead the snapshot is *revoked*, and its reads
-/// return [`Error::SnapshotRevoked`]: the oldest one, when it is beyond a limit of
-/// [`PoolOptions::snapshot_limits`](crate::PoolOptions::snapshot_limits); the oldest one that holds
-/// room, when the pool is full; and one that a write cannot serve, because of damage.
+/// A write never fails because of a snapshot. Instead a snapshot is *revoked*, and its reads return
+/// [`Error::SnapshotRevoked`]. Beyond a limit of
+/// [`PoolOptions::snapshot_limits`](crate::PoolOptions::snapshot_limits) it is the oldest one, and
+/// in a full pool the oldest one that holds room. A snapshot that a write cannot serve, because of
+/// damage, is revoked too.
 ///
 /// A map that was created later is empty in it. It ends with the process. It borrows the pool:
 /// share it with scoped threads.
@@ -184,6 +186,70 @@ impl Snapshot<'_> {
         match self.at(map) {
             Ok(_) => Scan::of_snapshot(shared, self.taken.as_deref(), range.into()),
             Err(error) => Scan::refused(shared, error),
+        }
+    }
+
+    /// Lends each record of all transactional maps to `visit`, as it was: the name of its map, its
+    /// key and its value. Map by map, and in the order of the keys; the number of records. Writers
+    /// go on meanwhile, and no copy is made.
+    ///
+    /// The names are those of now, and a map that was dropped since is left out. Until the end of
+    /// the call each map is open, so none of them can be dropped.
+    ///
+    /// # Errors
+    ///
+    /// Those of `visit`, which end the dump, and those of [`get`](Self::get). Also
+    /// [`Error::MapDamaged`], [`Error::UnknownIndex`] and [`Error::OpenForSalvage`].
+    ///
+    /// ```
+    /// use pando::{Error, MapOptions, Pool, PoolOptions};
+    ///
+    /// let pool = Pool::volatile(&PoolOptions::new())?;
+    /// let trees = pool.map_with("trees", &MapOptions::new().transactional(true))?;
+    /// trees.insert("ash", "1")?;
+    /// let snapshot = pool.snapshot()?;
+    /// trees.insert("elm", "2")?;
+    /// let mut lines = Vec::new();
+    /// let records = snapshot.dump(|map, key, value| {
+    ///     lines.push(format!("{map} {} {}", key.escape_ascii(), value.escape_ascii()));
+    ///     Ok::<(), Error>(())
+    /// })?;
+    /// assert_eq!((records, lines), (1, vec!["trees ash 1".to_owned()]));
+    /// # Ok::<(), Error>(())
+    /// ```
+    pub fn dump<E: From<Error>>(
+        &self,
+        mut visit: impl FnMut(&str, &[u8], &[u8]) -> Result<(), E>,
+    ) -> Result<u64, E> {
+        let mut records = 0;
+        for map in self.all_maps()? {
+            for record in self.range(&map, ..) {
+                let (key, value) = record?;
+                visit(map.name(), &key, &value)?;
+                records += 1;
+            }
+        }
+        Ok(records)
+    }
+
+    /// All transactional maps, by name.
+    fn all_maps(&self) -> Result<Vec<Map>, Error> {
+        let pool = Pool::of_shared(self.pool.clone());
+        loop {
+            let mut listed = pool.maps()?;
+            listed.retain(|map| map.is_transactional);
+            let opened: Result<Vec<_>, _> =
+                listed.iter().map(|map| pool.open_map(&map.name)).collect();
+            let maps = match opened {
+                // Dropped or renamed since it was listed.
+                Err(Error::MapNotFound { .. }) => continue,
+                opened => opened?,
+            };
+            // If names have moved between maps, one is there twice, or is another one.
+            let numbers: HashSet<_> = maps.iter().filter_map(Map::number).collect();
+            if numbers.len() == listed.len() {
+                return Ok(maps);
+            }
         }
     }
 

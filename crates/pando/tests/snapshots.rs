@@ -205,6 +205,51 @@ fn a_snapshot_beyond_its_age_is_revoked_by_the_next_commit_and_its_holder_is_tol
     assert_eq!(young_snapshot.get(&young_map, b"ash").expect("reads"), Some(b"1".to_vec()));
 }
 
+/// Writers go on, maps are created and renamed, and nothing of it is in the dump.
+#[test]
+fn a_dump_of_a_snapshot_has_the_records_of_all_maps_as_they_were() {
+    let pool = volatile();
+    let dump = |snapshot: &Snapshot<'_>| {
+        let mut records = Vec::new();
+        let count = snapshot.dump(|map, key, value| {
+            records.push((map.to_owned(), key.to_vec(), value.to_vec()));
+            Ok::<_, Error>(())
+        });
+        assert_eq!(count.expect("dumps"), records.len() as u64);
+        records
+    };
+    assert_eq!(dump(&pool.snapshot().expect("of nothing")), []);
+    let maps = INDEXES.map(|index| pool.map_with(index, &options().index(index)).expect("a map"));
+    pool.map("plain").expect("a map").insert("no", "part of it").expect("inserts");
+    for (map, index) in maps.iter().zip(INDEXES) {
+        (0..100_u8).for_each(|key| map.insert([key], index).expect("inserts"));
+    }
+    let snapshot = pool.snapshot().expect("a snapshot");
+    for map in &maps {
+        map.upsert([7], "later").expect("writes");
+        map.remove([8]).expect("removes");
+    }
+    let later = pool.map_with("later", &options()).expect("a map");
+    later.insert("later", "too").expect("inserts");
+    let mut sorted = INDEXES;
+    sorted.sort_unstable();
+    let expected = |name: &dyn Fn(&'static str) -> String| {
+        let of_map = |index| (0..100_u8).map(move |key| (name(index), vec![key], index.into()));
+        sorted.into_iter().flat_map(of_map).collect::<Vec<_>>()
+    };
+    assert_eq!(dump(&snapshot), expected(&str::to_owned));
+    drop(maps);
+    pool.rename_map("bztree", "bztree-2").expect("renamed");
+    let renamed = |index: &'static str| index.replace("bztree", "bztree-2");
+    assert_eq!(dump(&snapshot), expected(&renamed));
+    // Errors of the caller end it.
+    let refused = snapshot.dump(|_, key, _| match key {
+        [9] => Err(Error::KeyNotFound),
+        _ => Ok(()),
+    });
+    assert!(matches!(refused, Err(Error::KeyNotFound)));
+}
+
 #[test]
 fn a_transaction_over_a_snapshot_runs_again_after_a_write_of_its_key() {
     let pool = volatile();

@@ -200,7 +200,7 @@ fn what_does_not_fit_together_is_refused() {
     let other = PoolOptions::new().log(place.path("other.log"));
     Pool::create(place.path("other.pool"), &other).expect("a pool").close().expect("closed");
     let refused = Pool::open(place.pool(), &other).expect_err("foreign");
-    assert!(matches!(refused, Error::Log(_)), "{refused}");
+    assert!(matches!(refused, Error::LogForeign { .. }), "{refused}");
     assert!(refused.to_string().contains("other.log"), "{refused}");
     // A pool without a log.
     let path = place.path("plain.pool");
@@ -269,7 +269,7 @@ fn a_damaged_log_is_an_error_and_no_pool() {
     bad[4096 + 200] ^= 1;
     fs::write(&segment, bad).expect("written");
     let refused = Pool::open(place.pool(), &place.options()).expect_err("damage");
-    assert!(matches!(refused, Error::Log(_)), "{refused}");
+    assert!(matches!(refused, Error::LogDamaged { .. }), "{refused}");
     assert!(refused.to_string().contains("segment-0000000000000000"), "{refused}");
     assert!(!place.pool().exists());
     fs::write(&segment, good).expect("written");
@@ -346,13 +346,13 @@ fn a_pool_that_is_not_trusted_takes_no_log_of_another() {
     fill(&transactional(&pool, "trees"), 0, 7);
     pool.close().expect("closed");
     let refused = Pool::open(place.pool(), &other).expect_err("foreign");
-    assert!(matches!(refused, Error::Log(_)), "{refused}");
+    assert!(matches!(refused, Error::LogForeign { .. }), "{refused}");
     check(&Pool::open(&path, &other).expect("opens").map("trees").expect("a map"), 7);
 
     check_map(&place.open(), "trees", 20);
     // The copy is of the pool before it was lost.
     let refused = Pool::open(&copy, &PoolOptions::new()).expect_err("foreign");
-    assert!(matches!(refused, Error::Log(_)), "{refused}");
+    assert!(matches!(refused, Error::LogForeign { .. }), "{refused}");
     check_map(&place.open(), "trees", 20);
 }
 

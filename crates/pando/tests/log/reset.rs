@@ -156,7 +156,7 @@ fn a_log_that_is_fine_is_replaced_only_in_another_directory() {
     place.go_down(pool);
     // The former log is that of no pool.
     let refused = Pool::open(place.pool(), &place.options()).expect_err("foreign");
-    assert!(matches!(refused, Error::Log(_)), "{refused}");
+    assert!(matches!(refused, Error::LogForeign { .. }), "{refused}");
     assert_eq!(files(&place.path("grove.log")).len(), before.len());
     let pool = Pool::open(place.pool(), &elsewhere).expect("recovers");
     check_map(&pool, "trees", 100);

@@ -35,9 +35,14 @@ impl Failure {
 /// The code of the error reply for an error of the pool. MISCONF is Redis's code for a server that
 /// cannot write its log.
 fn code_of(error: &pando::Error) -> &'static str {
-    use pando::Error::{AppliedNotDurable, Log, LogFull, LogStopped};
+    use pando::Error::{AppliedNotDurable, Log, LogDamaged, LogForeign, LogFull, LogStopped};
     match error {
-        Log(_) | LogFull { .. } | LogStopped { .. } | AppliedNotDurable { .. } => "MISCONF",
+        Log(_)
+        | LogDamaged { .. }
+        | LogForeign { .. }
+        | LogFull { .. }
+        | LogStopped { .. }
+        | AppliedNotDurable { .. } => "MISCONF",
         _ => "ERR",
     }
 }
