@@ -57,7 +57,7 @@ const FIRST_CELLS: usize = 64;
 /// Segment `n` has `FIRST_CELLS << n` cells, and is never moved or freed.
 static TABLE: [OnceLock<Box<[Cell]>>; SEGMENTS] = [const { OnceLock::new() }; SEGMENTS];
 
-/// How many cells have been given out at least once.
+/// How many cells have been used at least once.
 static USED: AtomicUsize = AtomicUsize::new(0);
 
 /// The stack of cells that can be used again: the number of the first plus one, or zero, and above

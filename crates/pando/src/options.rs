@@ -170,10 +170,11 @@ impl PoolOptions {
     /// its writes that have returned stay, and the others complete or undo the rest within a tenth
     /// of a second. False by default: then no other process can open the pool.
     ///
-    /// What a shared pool does not have ([`Error::NotShareable`](crate::Error::NotShareable)): a
-    /// log, transactional maps, maps with an index other than `bztree` and `skiplist`, the domain
-    /// [`DomainChoice::Adr`], and calls for which nobody else may use the pool, such as
-    /// [`Pool::drop_map`](crate::Pool::drop_map) and [`Pool::check`](crate::Pool::check).
+    /// A shared pool has no log, no transactional maps, no maps with an index other than `bztree`
+    /// and `skiplist`, and not the domain [`DomainChoice::Adr`]. Calls that need the pool alone are
+    /// refused, such as [`Pool::rename_map`](crate::Pool::rename_map) and
+    /// [`Pool::check`](crate::Pool::check). The error is
+    /// [`Error::NotShareable`](crate::Error::NotShareable).
     ///
     /// ```
     /// use pando::{Pool, PoolOptions};

@@ -3,7 +3,7 @@
 //! A [`Pool`] is one memory-mapped file, or anonymous memory. It holds everything that coordinates
 //! its threads: participants and their epochs, the allocator, room for the descriptors of PMwCAS,
 //! and a catalog of named maps. All of that lies in the pool, by offset from its base (never by
-//! address). So the pool may be mapped anywhere, and later processes may share it.
+//! address). So the pool may be mapped anywhere, and several processes may share it.
 //!
 //! This crate is the lowest layer, beside the contract of an index (`pando-index`). `pando-pmwcas`
 //! and the indexes use it, and it knows none of them.

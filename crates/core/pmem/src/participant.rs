@@ -51,10 +51,11 @@
 //!
 //! # Which slot is taken
 //!
-//! A thread tries, in this order: a slot whose thread has ended (`Slots` has a bit for it); a slot
-//! that was never used in this generation; any slot of its process that is not pinned, from a
-//! rotating start; a slot that another process has left. If there is none, the table grows. In a
-//! shared pool a process that has 128 slots takes one that is not pinned before a new one.
+//! A thread first tries a slot whose thread has ended (`Slots` has a bit for it), then one that was
+//! never used in this generation. Next it tries any slot of its process that is not pinned, from a
+//! rotating start, and last a slot that another process has left. If there is none, the table
+//! grows. In a shared pool a process that has 128 slots takes one that is not pinned before a new
+//! one.
 //!
 //! One thread prepares a slot that no process has:
 //!

@@ -241,10 +241,10 @@ impl<D: Domain> Pool<D> {
     }
 
     /// Makes [`participants_high`](Self::participants_high) durable, so that a recovery reads every
-    /// slot below it. Three threads must call this before they write in a participant's part of the
-    /// pool: the thread that prepares the slot; a thread that takes a slot which another one has
-    /// prepared; and a thread that writes in the part of another participant. The thread that
-    /// prepares it may have stalled before its own call.
+    /// slot below it. A thread must call this before it writes in a participant's part of the pool.
+    /// That holds if it has prepared the slot, if it takes a slot that another thread has prepared,
+    /// and if it writes in the part of another participant. The thread that prepares it may have
+    /// stalled before its own call.
     pub fn secure_participants_high(&self) {
         self.word(PARTICIPANTS_HIGH_OFF).flush();
         D::fence();

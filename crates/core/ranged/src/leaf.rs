@@ -7,10 +7,10 @@
 //! taken never changes.
 //!
 //! The first slot of the key that is not *moved* is its current one, and its value word says
-//! whether the key is present; of a versioned value, key and value word are read as they were at
-//! one point in time (`taken`). *Moved* is final, and no other slot of the key is present. So what
-//! the current slot says held when its value word was read. After a moved slot, the slots behind it
-//! are read, again if they were read before: the key has one of them.
+//! whether the key is present. Of a versioned value, the key word and the value word are read as
+//! they were at one point in time (`taken`). *Moved* is final, and no other slot of the key is
+//! present. So what the current slot says held when its value word was read. After a moved slot,
+//! the slots behind it are read, again if they were read before: the key has one of them.
 //!
 //! A reader checks nothing else of the leaf. The words of a closed leaf hold its last state, and a
 //! leaf that was replaced was in place after the reader's descent began ([`pando_inner`]).

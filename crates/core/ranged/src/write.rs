@@ -24,8 +24,8 @@
 //! The distance takes most bits of a key word, so versions end, and in a wide leaf there are none.
 //! Then the key *moves*, to its first later slot of the class, or to one that is taken for it. One
 //! PMwCAS changes the current slot to *moved*, empty slots in between to *moved*, and the later one
-//! from *empty* to the value. So the first slot that is not moved stays the only one that counts:
-//! two writers that move a key have the current slot's word in common, and a writer that finds the
+//! from *empty* to the value. So the first slot that is not moved stays the only one that counts.
+//! Two writers that move a key have the current slot's word in common; a writer that finds the
 //! moved key's later slot has seen the others moved.
 //!
 //! # Durability
@@ -34,7 +34,7 @@
 //! value has a durable key. A power cut may free a slot whose value is not durable. If a later slot
 //! in the same line was lost with it, nothing was acknowledged. But a record in a *later line*
 //! would be hidden behind the free slot. So before a thread takes a slot, it secures the lines that
-//! it has passed (*spill rule*): a line is secure if each of its slots has a value, without control
+//! it has passed (*spill rule*). A line is secure if each of its slots has a value, without control
 //! bit: then the slot's first value is durable, and so is its key. Otherwise the thread writes the
 //! line back, and fences. Records that came with the leaf's construction are durable from the
 //! start.

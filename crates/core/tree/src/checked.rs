@@ -26,10 +26,10 @@
 //! a get two stores, where it pins, and two tests, where it ends. All other checks replace a bounds
 //! check that would panic.
 //!
-//! Not detected are: changed bytes of keys and values; a pointer into another consistent block of
-//! the same kind and level; a record that is no longer reachable; a block in use that damaged bits
-//! of the allocator name as free, and that is allocated again. `check` detects most of the last
-//! three.
+//! Changed bytes of keys and values are not detected. Three more kinds are not, and `check` detects
+//! most of them: a pointer into another consistent block of the same kind and level; a record that
+//! is no longer reachable; a block in use that damaged bits of the allocator call free, and that is
+//! allocated again.
 
 use pando_index::{Error, Result};
 use pando_pmem::{Domain, Guard, mutant};

@@ -1,6 +1,6 @@
-//! The test kit of all indexes: an index with its pool, in a file or on anonymous memory; a close
-//! as by a crash; all its records; a check of everything in its pool; operations between the
-//! accesses of another one, beside writers, and in a full pool.
+//! The test kit of all indexes: an index with its pool, in a file or on anonymous memory. It closes
+//! the pool as a crash does, lists all records, and checks everything in the pool. It also runs
+//! operations between the accesses of another one, beside writers, and in a full pool.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;

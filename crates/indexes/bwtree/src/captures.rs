@@ -26,11 +26,11 @@
 //! read after A's. If A has not passed it, A fills no place. For the same reason B's records are as
 //! of a later time than A's.
 //!
-//! Why each written group leaves a sound tree: each change of structure changes the count with the
-//! same PMwCAS, and its pages were listed before. The words were read while the count was the same.
-//! So they have all changes up to that count, of which the list has the pages, and none behind it.
-//! Changes leave the list when a group is written whose capture had them, or a later count. Pages
-//! that a change has removed are freed in that group.
+//! Why each written group leaves a consistent tree: each change of structure changes the count with
+//! the same PMwCAS, and its pages were listed before. The words were read while the count was the
+//! same. So they have all changes up to that count, of which the list has the pages, and none
+//! behind it. Changes leave the list when a group is written whose capture had them, or a later
+//! count. Pages that a change has removed are freed in that group.
 //!
 //! Why a mark is of the state that was written: the thread sees the captured word after it has
 //! pinned, and after that its capture is still the last. So no later capture has set the flag. An

@@ -50,9 +50,9 @@ impl<'op> Changes<'op> {
     }
 }
 
-/// The changes above the newest link of the chain of a leaf of which the store has the state, or
-/// all records of a partial page; `None` if there is no such link, or a change above it is not one
-/// of a record.
+/// The changes of a leaf since the newest state in its chain that the store has, or all records of
+/// a partial page. `None` if the store has no state of the chain, or if a change since then is not
+/// one of a record.
 pub(crate) fn changes_of<'op, D: Domain>(
     context: Context<'op, D>,
     link: Link,

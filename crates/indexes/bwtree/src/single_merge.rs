@@ -11,12 +11,12 @@
 //! | 3. the node merge delta, with R's content, is prepended | that of the page before R | all of R's records, in the page before it |
 //! | 4. *removed* | R's | the merge; the PID waits for its epoch |
 //!
-//! The deciding word is P's. From then on these threads complete the merge: a thread that would
-//! take the side link to R (`complete` of `single_word.rs`), a thread that reaches R when it is
-//! leaving, and a thread that would replace the base of P's chain, split P, or merge under P again.
-//! Each of them finds the reached step by itself: it goes to the page that holds the keys right
-//! before K. If that page ends at K, the merge is not complete, and its right sibling is R. If it
-//! ends behind K, step 3 is done.
+//! The deciding word is P's. From then on other threads complete the merge. They are those that
+//! would take the side link to R (`complete` of `single_word.rs`) or reach R when it is leaving,
+//! and those that would replace the base of P's chain, split P, or merge under P again. Each of
+//! them finds the reached step by itself: it goes to the page that holds the keys right before K.
+//! If that page ends at K, the merge is not complete, and its right sibling is R. If it ends behind
+//! K, step 3 is done.
 //!
 //! Why the page right of K is R and no other: a page that is to be split at K holds K inside its
 //! range. The split reads this page first, and then its parent. If the parent's chain has an index

@@ -204,7 +204,7 @@ impl Residence for Stored {
             && pages.are_many()
             && let Ok(source) = pages.source()
         {
-            // The write has taken place. Who makes room, or syncs, gets the error.
+            // The write has taken place. The thread that makes room, or syncs, gets the error.
             let _ = source.write_changes();
         }
     }

@@ -1,7 +1,7 @@
-//! The next unit of a tree whose map was dropped: the page of the first used mapping word of the
-//! newest segment, with the blocks of its chain and of its values; then the segment; at last the
-//! anchor. The tree is not read: each page has one mapping word. (`pando_tree::maps` says how units
-//! are freed, and what a crash leaves.)
+//! The next unit of a tree whose map was dropped. It is the page of the first used mapping word of
+//! the newest segment, with the blocks of its chain and of its values; then the segment; at last
+//! the anchor. The tree is not read: each page has one mapping word. (`pando_tree::maps` says how
+//! units are freed, and what a crash leaves.)
 
 use pando_pmem::Domain;
 use pando_tree::context::Context;

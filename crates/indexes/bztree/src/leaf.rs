@@ -3,10 +3,10 @@
 //! # What a pass over a leaf finds
 //!
 //! Slots are claimed from the first to the last, and all writes to one key in one leaf settle in
-//! the order of its slots: before a thread settles a slot, every earlier slot that might be of its
-//! key is settled or aborted, or the thread aborts it in the same step (`write.rs`). A settled slot
-//! never changes. So the newest settled slot of a key decides, and one pass over the slots,
-//! upwards, finds it. Of the slots of the key, let S be the last that the pass found settled:
+//! the order of its slots. When a thread settles a slot, every earlier slot that might be of its
+//! key is settled or aborted, or is aborted in the same step (`write.rs`). A settled slot never
+//! changes. So the newest settled slot of a key decides, and one pass over the slots, upwards,
+//! finds it. Of the slots of the key, let S be the last that the pass found settled:
 //!
 //! * If the pass found slots in progress behind S, then S was the newest when the pass reached the
 //!   first of them, since none behind that one was settled then.

@@ -1,6 +1,6 @@
-//! The BzTree of Arulraj, Levandoski, Minhas and Larson: a latch-free B+-tree. It publishes each
-//! change by a CAS of one word, or by a PMwCAS of several. So the same code serves volatile and
-//! persistent memory, and the index has no recovery of its own.
+//! The BzTree of Arulraj, Levandoski, Minhas and Larson: a lock-free (latch-free) B+-tree. It
+//! publishes each change by a CAS of one word, or by a PMwCAS of several. So the same code serves
+//! volatile and persistent memory, and the index has no recovery of its own.
 //!
 //! It uses `pando-inner` (its inner nodes), `pando-tree`, `pando-pmwcas` and `pando-pmem`, and
 //! implements the contract of `pando-index`. Its whole state is in blocks of the pool, reachable

@@ -1,6 +1,6 @@
-//! The NBTree of Zhang, Zheng, Qi and Huang: a latch-free B+-tree whose leaves have their records
-//! in the pool and everything else in process memory. So an operation writes one line of the pool
-//! and reads one.
+//! The NBTree of Zhang, Zheng, Qi and Huang: a lock-free (latch-free) B+-tree whose leaves have
+//! their records in the pool and everything else in process memory. So an operation writes one line
+//! of the pool and reads one.
 //!
 //! It uses `pando-tree`, `pando-pmem` and `pando-pmwcas`, and implements the contract of
 //! `pando-index`. It has blocks of the pool, reachable from one entry word, and memory of the
@@ -27,18 +27,17 @@
 //!
 //! # One process
 //!
-//! Process memory decides inserts, so two processes cannot use one tree at the same time. Today one
-//! process opens a pool at a time, and the pool's lock refuses a second one with an error that says
-//! so. If other indexes can be shared between processes later, this one cannot.
+//! Process memory decides inserts, so two processes cannot use one tree at the same time. A pool
+//! that processes share refuses maps of this index (`Tree::IS_SHAREABLE`).
 //!
 //! # When a thread stops
 //!
-//! No thread waits. A thread that stops for ever, at any instruction, has these costs for the
-//! others: the slot that it has claimed is lost until the leaf is replaced; each read of a slot
-//! that it was about to write back writes back the line (`Adr` alone); and the blocks and nodes
-//! that wait for its epoch, and those of a replacement that it was preparing, are not reused.
-//! Threads that need the replacement complete it. Opening is the exception: a thread that opens a
-//! map of this kind waits for another one that is building its layers.
+//! No thread waits. A thread that stops for ever has these costs for the others. Its claimed slot
+//! is lost until the leaf is replaced. In `Adr`, each read of a slot that it was about to write
+//! back writes back the line. The blocks and nodes that wait for its epoch are not reused, nor
+//! those of a replacement that it was preparing. Threads that need the replacement complete it.
+//! Opening is the exception: a thread that opens a map of this kind waits for another one that is
+//! building its layers.
 
 mod audit;
 mod cursor;

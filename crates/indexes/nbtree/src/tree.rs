@@ -21,9 +21,9 @@
 //!   elsewhere before the leaf names its replacement. So this was its value at that time, or when
 //!   the word was closed, whichever came last. (In the paper, the reader first updates the new
 //!   leaf, sync-on-read: 4.2. Here no thread can see the new leaf before it is up to date.)
-//! * No live slot: the key was absent when `control` was read, when its slot was deleted, or, in a
-//!   closed leaf, at that time: a closed leaf takes no insert, and neither does its replacement
-//!   before the leaf names it.
+//! * No live slot: the key was absent when `control` was read, or when its slot was deleted. In a
+//!   closed leaf it was absent at that time: a closed leaf takes no insert, and neither does its
+//!   replacement before the leaf names it.
 //!
 //! In a domain with write-backs, the basis of each answer is made durable first, if its slot says
 //! that a change may not be durable (`volatile/leaf.rs`). So there are no dirty reads, which the

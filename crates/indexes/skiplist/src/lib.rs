@@ -1,7 +1,7 @@
-//! The doubly linked, latch-free skip list of Wang, Levandoski and Larson (section 6.1 of the
-//! PMwCAS paper). Its links change by PMwCAS, so the same code serves volatile and persistent
-//! memory, and the index has no recovery of its own. For measurements there is also the same list
-//! by single-word CAS.
+//! The doubly linked, lock-free (latch-free) skip list of Wang, Levandoski and Larson (section 6.1
+//! of the PMwCAS paper). Its links change by PMwCAS, so the same code serves volatile and
+//! persistent memory, and the index has no recovery of its own. For measurements there is also the
+//! same list by single-word CAS.
 //!
 //! It uses `pando-tree`, `pando-pmwcas` and `pando-pmem`, and implements the contract of
 //! `pando-index`. Its whole state is in blocks of the pool, reachable from one entry word.

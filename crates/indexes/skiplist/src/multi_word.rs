@@ -43,9 +43,9 @@
 //!
 //! The paper links nodes in both directions on each level. Here levels above 0 have no back
 //! pointers, because nothing would read them: a reverse scan runs on level 0, and a remove has just
-//! searched for its predecessors. And a tower is one block, not one node for each level: a search
-//! finds a node's lower levels in the line that it has compared, a record has one owner, and its
-//! levels need not be linked one by one.
+//! searched for its predecessors. And a tower is one block, not one node for each level. So a
+//! search finds a node's lower levels in the line that it has compared, a record has one owner, and
+//! its levels need not be linked one by one.
 
 use pando_index::{Error, Result};
 use pando_pmem::{Domain, mutant};

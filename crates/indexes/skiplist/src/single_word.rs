@@ -15,9 +15,10 @@
 //! | `prev` | a hint: a thread that finds it out of date searches |
 //!
 //! *Insert*: the predecessor's `next 0` from s to n, where it takes effect; then the same on each
-//! level above, and `s.prev` is set. *Remove*: `state` to zero, where it takes effect; all `next`
-//! words of all levels are marked; a search for the key unlinks the node from each level, as every
-//! search does that meets a marked node; the successor's `prev` is set; the node is freed.
+//! level above, and `s.prev` is set. *Remove*: `state` to zero, where it takes effect; then all
+//! `next` words of all levels are marked. A search for the key unlinks the node from each level, as
+//! every search does that meets a marked node. Then the successor's `prev` is set, and the node is
+//! freed.
 //!
 //! Where PMwCAS has one step, this protocol has three races:
 //!

@@ -34,7 +34,7 @@ impl<D: Domain> Deref for SortedArray<D> {
 #[derive(Debug, thiserror::Error)]
 #[error(
     "the array would take {found_bytes} bytes, and takes at most {MAX_ARRAY_BYTES}; use another \
-     kind of index, such as bztree"
+     index, such as bztree"
 )]
 struct ArrayTooLong {
     found_bytes: u64,

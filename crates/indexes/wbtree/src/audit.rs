@@ -2,7 +2,7 @@
 //! checked against its block before it is used.
 //!
 //! The walk goes level by level, from the root's, along the fences. A node need not have a cell in
-//! its parent, but each child of a parent must be on the level below, with the key of its cell as
+//! its parent. But each child of a parent must be on the level below, with the key of its cell as
 //! its lowest key, and no node may be the child of two cells. Each leaf's pointer to the left must
 //! lead to the leaf before it.
 

@@ -537,7 +537,7 @@ impl<D: Domain> Engine for Pooled<D> {
     }
 
     fn unlist_slot(&self, slot: u64, options: &MapOptions) -> Result<(), Error> {
-        self.check_alone("dropping a map")?;
+        self.check_alone("dropping a map by its slot")?;
         if let Err(MapError::NoHeader { .. }) = self.catalog.map_in_slot(&self.pin()?, slot) {
             self.catalog.clear_slot(slot);
             return Ok(());

@@ -17,7 +17,7 @@ pub struct Options {
     /// When a reply to a write is sent, if the pool has a log; `None` for
     /// [`SyncMode::EverySecond`]. An error for a pool without a log.
     pub sync: Option<SyncMode>,
-    /// The index of a new store; `pando indexes` lists them.
+    /// The index of a new pool's keys; `pando indexes` lists them.
     pub index: Option<String>,
     /// Addresses for the Redis protocol.
     pub redis: Vec<SocketAddr>,

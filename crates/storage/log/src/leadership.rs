@@ -10,7 +10,7 @@
 //! the next one, so a slow disk gets few writes more. When all [`WRITERS`] are at work, after about
 //! 13 seconds, waits end with an error. A commit that finds no room in the tail takes over only if
 //! no other thread has done so, because it would wait in the device for as long as a disk does not
-//! answer; its wait ends after ten seconds. All these words are in process memory.
+//! answer. Its wait for room ends after ten seconds. All these words are in process memory.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;

@@ -480,7 +480,7 @@ impl<D: Domain> Log<D> {
 
     /// Refuses, if a write or sync has failed.
     pub(crate) fn check_running(&self, control: Control<'_, D>) -> Result<()> {
-        // Relaxed: it orders nothing. Who misses it is refused when it waits.
+        // Relaxed: it orders nothing. A thread that misses it is refused when it waits.
         match control.failed().load(Ordering::Relaxed) {
             0 => Ok(()),
             _ => Err(Error::Failed { path: self.path() }),

@@ -90,7 +90,7 @@ pub(crate) fn create(component: &Component, name: &str) -> Result<u64> {
         let number = next.transpose()?.unwrap_or(FIRST);
         change.put(CATALOG, NEXT, &(number + 1).to_le_bytes())?;
         change.put(CATALOG, &key_of(name), &number.to_le_bytes())?;
-        // Before the commit: who finds its name finds it. No other map gets this number.
+        // Before the commit: a thread that finds its name finds it. No other map gets this number.
         component.maps().add(number);
         Ok(number)
     };

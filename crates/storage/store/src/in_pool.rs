@@ -1,5 +1,5 @@
-//! A store in one pool, for the crash lab: the pool of a domain of the lab has the tail of the log,
-//! as the file `control` has, and the cache.
+//! A store in one pool, for the crash lab. The pool has the tail of the log, which is in the file
+//! `control` elsewhere, and the cache.
 //!
 //! The pool of the cache ends with the process. So each opening makes a new tree in the pool, and
 //! lets the earlier ones lie: the pool must have room for all openings.

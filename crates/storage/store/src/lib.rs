@@ -28,7 +28,7 @@
 //! | --- | --- |
 //! | write-ahead logging: a page is flushed when the log is stable up to its last change | a page is flushed at any time, as of the log's durable LSN (`durable.rs` of `pando-tc`); it stays in memory until all of it is durable |
 //! | redo start: the data component has all changes up to an LSN | the redo LSN of a checkpoint (`checkpoint.rs`) |
-//! | recovery: the structure is sound before redo | each group of pages leaves a sound tree (`captures.rs` of `pando-bwtree`) |
+//! | recovery: the structure is consistent before redo | each group of pages leaves a consistent tree (`captures.rs` of `pando-bwtree`) |
 //! | redo is repeatable | it writes each version without a look at the one that is there, in the order of LSNs (`replay.rs` of `pando-tc`) |
 //!
 //! # Room
@@ -36,9 +36,9 @@
 //! The pages in memory take no more than the cache is given. If an operation finds no room, its
 //! thread evicts pages that were not used since the last pass. Those that have changed are written
 //! first. Inner pages go last. The thread waits for the device then, and so does a thread that
-//! needs an absent page. Besides, groups are written by one thread at a time (`pando-lss`), and a
-//! thread that finds no room in a full cache gives other threads time to let go of evicted pages,
-//! and the log time to become durable.
+//! needs an absent page. Besides, groups are written by one thread at a time (`pando-lss`). A
+//! thread that finds no room in a full cache waits for a limited time. Meanwhile other threads may
+//! let go of evicted pages, and the log may become durable.
 //!
 //! * `store.rs`: what users call. `opening.rs`: recovery. `checkpoint.rs`, `catalog.rs`.
 //! * `maps.rs`: the maps in the tree. `data_component.rs`, `cache.rs`, `defragment.rs`: the tree

@@ -12,8 +12,8 @@
 //! # Protocol
 //!
 //! A commit is one record in the tail of the log (crate `pando-log`), complete before its first
-//! write to a map: for each key the version that it replaces, the new value and the old one; and
-//! all that the transaction has read. So any thread can take it to its end.
+//! write to a map. It has the version that it replaces, the new value and the old one of each key,
+//! and all that the transaction has read. So any thread can take it to its end.
 //!
 //! | state of a commit | meaning | after a kill |
 //! | --- | --- | --- |

@@ -1,7 +1,7 @@
 //! Scans of a transaction, from both ends.
 //!
-//! A scan reads some records ahead at each end. Only the part that it has returned counts as read:
-//! when it ends or is dropped, the transaction gets a range for each end, from the bound of the
+//! A scan reads some records ahead at each end. Only the part that it has returned counts as read.
+//! When it ends or is dropped, the transaction gets a range for each end: from the bound of the
 //! scan to the last key that it has passed, or to the place where both ends have met.
 
 use std::collections::VecDeque;

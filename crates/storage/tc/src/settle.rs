@@ -117,7 +117,7 @@ impl<D: Domain, M: Maps> TransactionComponent<D, M> {
                 self.complete(guard, record).or_else(|_| self.complete(guard, record))?;
             }
         }
-        // Release: who finds this LSN finds the commits up to it ended.
+        // Release: a thread that finds this LSN finds the commits up to it ended.
         self.ended_lsn.fetch_max(lsn, Ordering::Release);
         Ok(())
     }

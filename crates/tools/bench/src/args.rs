@@ -149,8 +149,8 @@ pub struct RunArgs {
     /// pando-bench.html]
     #[arg(long, value_name = "FILE")]
     pub page: Option<PathBuf>,
-    /// Replay the operations of this file instead of mixes, and compare the answers of all systems;
-    /// the lines are `insert KEY VALUE`, `update KEY VALUE`, `get KEY`, `delete KEY`, `scan KEY N`,
+    /// Replay the operations of this file instead of mixes, and compare the answers of all systems.
+    /// The lines are `insert KEY VALUE`, `update KEY VALUE`, `get KEY`, `delete KEY`, `scan KEY N`,
     /// `scan-reverse KEY N`; \xNN is a byte, # starts a comment
     #[arg(long, value_name = "FILE", conflicts_with_all = [
         "operation_mix", "records", "threads", "keys", "key_bytes", "value_bytes", "rate", "rounds",

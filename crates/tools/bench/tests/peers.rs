@@ -1,6 +1,6 @@
-//! Every peer in this build, and every transactional map of Pando, does what the harness asks of a
-//! system: one after the other against a map that is right by construction, from four threads at
-//! once, and, if it says that a returned write survives a crash of the process, after kill -9.
+//! Every peer in this build, and every transactional map of Pando, does the operations of the
+//! harness correctly. One thread compares it with a `BTreeMap`, and four threads use it at once. If
+//! its writes survive a crash of the process, it is also tested after kill -9.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 

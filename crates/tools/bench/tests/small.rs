@@ -1,4 +1,4 @@
-//! Everything runs small, so that it does not rot; counts are asserted, never times.
+//! Everything runs small, so that it keeps working. Counts are asserted, never times.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 

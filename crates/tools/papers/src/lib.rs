@@ -1,11 +1,11 @@
 //! The experiments of the five papers, by name: `bztree:fig4`, `pmwcas:fig5`, and so on.
 //!
-//! Each gives the paper's figures beside ours, and says what differs in machine and method. The
-//! paper's figures are those that its text states; where a plot shows more than the text says, the
-//! plot is not read off, because a figure that is guessed to be one is worse than none.
+//! Each prints the paper's figures beside ours, and the differences in machine and method. The
+//! paper's figures are those of its text. Values that only a plot shows are left out, because they
+//! would be guesses.
 //!
-//! Sizes are small enough for a laptop unless they are asked to be larger; all that is compared is
-//! interleaved and checked as everywhere in `pando-bench`, on which this crate stands.
+//! The default sizes fit a laptop. Comparisons are interleaved and checked, as everywhere in
+//! `pando-bench`, which this crate uses.
 //!
 //! | file | what |
 //! | --- | --- |

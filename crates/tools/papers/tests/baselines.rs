@@ -1,7 +1,7 @@
-//! What the wB+-Trees are compared with: the paper's table 3 (words written, write-backs and fences
-//! of an insert without a split and of a delete without a merge, counted, beside the formulas for m
-//! valid entries), and a model. Log records that span two lines take two write-backs, which the
-//! paper's estimates leave out (its section 5.2).
+//! The trees that the wB+-Trees are compared with, against a model and against the paper's table 3.
+//! That table has the words written, write-backs and fences of an insert without a split and of a
+//! delete without a merge, as formulas for m valid entries. Log records that span two lines take
+//! two write-backs, which the paper's estimates leave out (its section 5.2).
 
 use pando_index::random::Random;
 use pando_papers::baselines::{BASELINES, Baseline, Leaves, Scheme};

@@ -1,9 +1,9 @@
 //! Scans of ranges while writers split and merge the leaves.
 //!
-//! Of every eight consecutive numbers, the first is a key that stays as it is, the second is a key
-//! that is updated all the time, the next four are inserted and removed, and the last two are never
-//! keys. Every scan must return all keys of the first two kinds once, in order, and none of the
-//! last.
+//! Of every eight consecutive numbers, the first is a key that stays as it is, and the second is a
+//! key that is updated all the time. The next four are inserted and removed, and the last two are
+//! never keys. Every scan must return all keys of the first two kinds once, in order, and none of
+//! the last.
 
 use std::ops::Bound;
 

@@ -223,10 +223,6 @@ impl<D: Domain> Pool<D> {
         }
     }
 
-    pub(crate) fn span_chunks(&self, off: u64) -> Option<u64> {
-        self.span_at(off).map(|(_, chunks)| chunks)
-    }
-
     pub(crate) fn activate_span(&self, off: u64) {
         let Some((first, chunks)) = self.span_at(off) else { return };
         self.mark_span(first, chunks);

@@ -47,7 +47,6 @@ use crate::domain::Domain;
 use crate::epoch::Guard;
 use crate::error::{Error, Result};
 use crate::exclusive::Exclusive;
-use crate::layout::CHUNK_BYTES;
 use crate::pool::Pool;
 use crate::slots::ReserveAccess;
 #[cfg(feature = "testing")]
@@ -236,14 +235,6 @@ impl<D: Domain> Pool<D> {
         match self.slab_place(off) {
             Ok(place) => self.release_in_slab(guard, &place),
             Err(_) => self.release_chunks(off),
-        }
-    }
-
-    /// Bytes of the active or reserved block at `off`.
-    pub fn block_bytes_at(&self, off: u64) -> Option<u64> {
-        match self.slab_place(off) {
-            Ok(place) => Some(place.bytes()),
-            Err(_) => self.span_chunks(off).map(|chunks| chunks * CHUNK_BYTES),
         }
     }
 }

@@ -295,7 +295,8 @@ pub(super) fn table_end(geometry: &Geometry, size_bytes: u64) -> u64 {
 /// Makes room for the part of a file in memory from byte `from` to byte `to` in huge pages, as far
 /// as the system gives them. [`extend`] makes the room that is missing then, and reports errors.
 ///
-/// The system clears a huge page once. Small pages would be cleared, copied to a huge one, and freed.
+/// The system clears a huge page once. Small pages would be cleared, copied to a huge one, and
+/// freed.
 pub(super) fn take_huge_pages(mapping: &Mapping, file: &File, medium: Medium, from: u64, to: u64) {
     let Medium::MemoryFile(_) = medium else { return };
     // Unlike `extend`, this would leave a part of the room behind when the file system gets full.

@@ -69,7 +69,7 @@ fn a_leaf_is_merged_while_its_parent_gets_an_entry() {
 /// A leaf is merged while a search is on its way to it, and a split takes a PID when no other is
 /// free: it must not be the one that the search has read.
 #[test]
-fn a_pid_that_a_search_has_read_is_not_given_out() {
+fn a_pid_that_a_search_has_read_is_not_allocated() {
     within_bounds("deltas beside their bases", || {
         // About as many pages as the anchor has PIDs, so that with one of these numbers none is
         // free.

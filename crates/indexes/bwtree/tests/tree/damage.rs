@@ -57,9 +57,8 @@ fn a_damaged_tree_is_walked_and_reported() {
 
 /// Class 13, and "unbounded loops": a mapping word is damaged. Reads end with an error or an
 /// answer, a scan never ends early without an error, and writes end too.
-/// answer; a scan never ends early without an error; writes end, too.
 #[test]
-fn a_rotted_mapping_word_is_an_error_and_never_a_hang() {
+fn a_damaged_mapping_word_is_an_error_and_never_a_hang() {
     const KEYS: u64 = 120;
     fn fill<K: IndexKind<Options = Options>>(options: Options) -> Planted<Process, K> {
         let planted = Planted::<Process, K>::anonymous(options);
@@ -214,7 +213,7 @@ fn a_mapping_word_of_another_page_loses_nothing() {
 /// The anchor's words beside the root are damaged: a cursor is reset, and a lost segment is an
 /// error. No PID is allocated outside the table, and nothing is lost.
 #[test]
-fn rotted_words_of_the_anchor_lose_nothing() {
+fn damaged_words_of_the_anchor_lose_nothing() {
     const KEYS: u64 = 6_000;
     let mut random = Random::new(seed("damaged words of the anchor"));
     for round in 0..90_u64 {
@@ -309,7 +308,7 @@ fn a_partial_page_in_a_tree_without_a_store_is_an_error() {
 /// A pointer to a value's block is damaged: reads and scans report it, and no write frees a block
 /// of another record.
 #[test]
-fn a_rotted_pointer_to_a_value_is_an_error() {
+fn a_damaged_pointer_to_a_value_is_an_error() {
     let planted =
         Planted::<Process, BwTrees>::anonymous(Options { inline_bytes: 8, ..small_plain() });
     planted.index.insert(b"key", &[7; 100]).expect("inserts");

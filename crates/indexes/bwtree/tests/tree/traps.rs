@@ -80,7 +80,7 @@ fn churn<D: Domain>(planted: &Planted<D>) {
 /// Bw-tree: a PID freed while a thread still knows it. Also class 7, reuse; and class 8: blocks
 /// that wait for a reader are allocated again when the reader has ended.
 #[test]
-fn a_pid_is_given_out_again_only_when_nobody_can_know_it() {
+fn a_pid_is_allocated_again_only_when_no_thread_can_know_it() {
     let planted = Planted::<Process, BwTrees>::anonymous(small());
     churn(&planted);
     let guard = planted.pool.pin().expect("a slot");

@@ -99,7 +99,7 @@ impl<D: Domain> BzTree<D> {
         let path = self.find_path(context, Probe::new(first));
         let leaf = Leaf::new(path.leaf);
         let is_within = path.high(context).is_none_or(|high| *last < high);
-        // In a load of scattered keys no run is within a leaf: first, without a look at its records.
+        // First, without a look at records: in a load of scattered keys no run is within a leaf.
         if !is_within || self.sweep.was_full() {
             return Ok(Some(false));
         }

@@ -42,8 +42,8 @@ fn a_damaged_small_word_is_seen_and_refused() {
             let word = planted.pool.word(nodes[0] + 24);
             let undamaged = word.load(Ordering::Relaxed);
             word.store(undamaged | 1 << bit, Ordering::Relaxed);
-            let (keys, is_sound) = salvaged(&planted);
-            assert!(!is_sound, "bit {bit}");
+            let (keys, is_consistent) = salvaged(&planted);
+            assert!(!is_consistent, "bit {bit}");
             assert_eq!(keys, [b"oak"]);
             let refused = planted.index.update(b"ash", b"new").expect_err("refused").to_string();
             assert!(refused.contains("damaged"), "{refused}");
@@ -90,9 +90,9 @@ fn records_are_salvaged_in_order() {
         let undamaged = word.load(Ordering::Relaxed);
         let offset = (1 << 48) - 1;
         word.store(undamaged & !offset | nodes[at + 7], Ordering::Relaxed);
-        let (keys, is_sound) = salvaged(&planted);
+        let (keys, is_consistent) = salvaged(&planted);
         word.store(undamaged, Ordering::Relaxed);
-        assert!(!is_sound && keys.len() >= nodes.len() - 6, "{at}: {}", keys.len());
+        assert!(!is_consistent && keys.len() >= nodes.len() - 6, "{at}: {}", keys.len());
         assert!(keys.is_sorted_by(|left, right| left < right), "{at}: keys do not ascend");
         found_late += keys.len() - (nodes.len() - 6);
     }

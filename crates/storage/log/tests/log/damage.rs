@@ -243,7 +243,8 @@ fn a_log_that_ends_before_the_lsn_that_is_asked_for_is_refused() {
     assert!(matches!(missing, Error::Missing { .. }), "{missing}");
 }
 
-/// The block that a reopened log wrote anew rots; the one that was given up takes its place.
+/// The block that a reopened log wrote anew is damaged. The block that was given up takes its
+/// place.
 #[test]
 fn a_block_that_was_given_up_hides_no_damage() {
     let directory = Simulated::new();

@@ -218,11 +218,11 @@ struct Rebuilt {
 /// was durable up to `durable`.
 fn rebuild(files: &Simulated, lost: u128, durable: u64, cuts: (&'static [Kept], u64)) -> Rebuilt {
     let (mut records, recovered) = read(files, 0).expect("reads");
-    let floor = Arc::new(AtomicU64::new(durable));
-    let read_floor = floor.clone();
-    let cuts = cut_at_each_operation(files, move || (read_floor.load(ORDER), 0), cuts);
+    let least_lsn = Arc::new(AtomicU64::new(durable));
+    let read_lsn = least_lsn.clone();
+    let cuts = cut_at_each_operation(files, move || (read_lsn.load(ORDER), 0), cuts);
     recovered.secure(files).expect("secured");
-    floor.store(recovered.end_lsn(), ORDER);
+    least_lsn.store(recovered.end_lsn(), ORDER);
     let pool = pando_pmem::Pool::<Process>::anonymous(&Default::default()).expect("memory");
     let new_pool = pool.pool_id();
     let directory = Arc::new(files.clone());

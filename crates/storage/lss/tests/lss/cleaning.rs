@@ -166,7 +166,7 @@ fn a_store_whose_reserve_is_gone_makes_another() {
     }
 }
 
-/// Who gets no room frees a page and tries again.
+/// A thread that gets no room frees a page and tries again.
 #[test]
 fn writes_do_not_use_up_the_reserve_of_frees() {
     let options = PageStoreOptions { max_bytes: 4 * SMALL.segment_bytes, ..SMALL };

@@ -22,16 +22,16 @@ pub struct Created {
     /// second pool]
     #[arg(long)]
     pub transactional: bool,
-    /// The pools have a log, each write is synced before it is acknowledged, and the file of the
-    /// pool is removed after some of the kills [default: in every fourth pool]
+    /// The pools have a log, and each write is synced before it is acknowledged. After some of the
+    /// kills the pool's file is removed [default: in every fourth pool]
     #[arg(long, requires = "transactional")]
     pub synced: bool,
     /// Writes are buffered, and one call syncs those of one acknowledgement [default: in every
     /// second pool with a log]
     #[arg(long, requires = "synced")]
     pub buffered: bool,
-    /// The pools are stores, with a cache of 16 MiB and more records than that; the tail of the
-    /// log is removed after some of the kills if each write is synced
+    /// The pools are stores, with a cache of 16 MiB and more records than that. If each write is
+    /// synced, the tail of the log is removed after some of the kills
     #[arg(long, conflicts_with_all = ["index", "values"], requires = "transactional")]
     pub store: bool,
 }

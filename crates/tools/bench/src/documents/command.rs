@@ -279,15 +279,17 @@ fn files_of_figures(checkout: &Checkout) -> Result<Vec<String>, Error> {
 fn changed_since(checkout: &Checkout, name: &str) -> Result<String, Failure> {
     let Header { sources, commit, commands, .. } =
         Data::read(Path::new(&data_path(checkout, name)), name)?.header;
-    let folders: Vec<_> = sources.keys().map(String::as_str).collect();
-    let now = checkout.hashes("HEAD", &folders).ok_or("git does not know the sources")?;
-    let mut changed: Vec<_> = sources
+    let figure = figure(name)?;
+    let now = checkout.hashes("HEAD", figure.sources).ok_or("git does not know the sources")?;
+    // A folder that the header lacks was not a source of the figure when it was measured.
+    let mut changed: Vec<_> = figure
+        .sources
         .iter()
-        .zip(now)
-        .filter(|((_, was), now)| *was != now)
-        .map(|((folder, _), _)| folder.as_str())
+        .zip(&now)
+        .filter(|(folder, now)| sources.get(**folder) != Some(*now))
+        .map(|(folder, _)| *folder)
         .collect();
-    if !figure(name)?.commands.iter().eq(&commands) {
+    if !figure.commands.iter().eq(&commands) {
         changed.push("its command");
     }
     match changed.is_empty() {

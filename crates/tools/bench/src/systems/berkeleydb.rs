@@ -1,9 +1,10 @@
 //! The peer BerkeleyDB 5.3 (Debian's libdb5.3), B-tree: what the Bw-tree's paper compares with.
 //!
 //! Settings, after the Programmer's Reference Guide: a transactional environment private to the
-//! process (`DB_PRIVATE`), free-threaded handles, a cache of 1 GiB, every write a transaction of
-//! its own (`DB_AUTO_COMMIT`), deadlocks detected at each conflict and the operation tried again,
-//! a checkpoint for each 64 MiB of log, logs before it removed (`DB_LOG_AUTO_REMOVE`).
+//! process (`DB_PRIVATE`), free-threaded handles, a cache of 1 GiB. Every write is a transaction of
+//! its own (`DB_AUTO_COMMIT`). Deadlocks are detected at each conflict, and the operation is tried
+//! again. There is a checkpoint for each 64 MiB of log, and earlier logs are removed
+//! (`DB_LOG_AUTO_REMOVE`).
 //!
 //! | system | settings | survives |
 //! | --- | --- | --- |

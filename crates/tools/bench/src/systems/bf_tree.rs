@@ -1,26 +1,24 @@
 //! The peer `bf-tree`: crate bf-tree 0.5 of Microsoft, a B+-tree whose leaves have buffers of hot
 //! records ("mini-pages") in front of them.
 //!
-//! Settings: "Bf-tree is designed to work well on various workloads that you don't have to change
-//! the default configuration" (the documentation of `Config`), so the defaults, except what
-//! records need: the longest key and record, and leaves of 16 KiB instead of 4 KiB when a record
-//! is longer than 1 KiB. The leaves are in memory (`StorageBackend::Memory`, the default).
+//! Settings: the defaults, because "Bf-tree is designed to work well on various workloads that you
+//! don't have to change the default configuration" (the documentation of `Config`). Exceptions are
+//! the longest key and record, and leaves of 16 KiB instead of 4 KiB if a record is longer than 1
+//! KiB. The leaves are in memory (`StorageBackend::Memory`, the default).
 //!
 //! | system | settings | survives |
 //! | --- | --- | --- |
 //! | `bf-tree` | no log | nothing |
 //! | `bf-tree:log` | a write-ahead log, written each 50 µs (the default is 1 ms) in segments of 16 KiB (the default is 1 GiB; 64 KiB for long records) | a process crash |
 //!
-//! A write waits until a background thread has written the segment that it is in, so the interval
-//! is nearly the latency; and each time the whole segment is written, which is why it is small. The
-//! log's file is never synced, so there is no system that survives power loss. After a crash it is
-//! for the user to read the log and do its writes again; this adapter does so when it opens a
-//! folder with a log in it, one write after the other.
+//! A write waits until a background thread has written its segment, so the interval is nearly the
+//! latency. The whole segment is written each time, so it is small. The log's file is never synced,
+//! so no system here survives power loss. After a crash the user must read the log and repeat its
+//! writes; this adapter does so when it opens a folder with a log, one write after the other.
 //!
-//! `insert` replaces and `delete` does not say whether a record was there, so `insert_new` and
-//! `delete` read first; the two steps are not one, and the threads of this harness write different
-//! keys when they insert and delete. Scans go upwards only. There is no number of records: the
-//! count is a scan.
+//! `insert` replaces, and `delete` does not say whether a record was there. So `insert_new` and
+//! `delete` read first. The two steps are not atomic; the threads of this harness insert and delete
+//! different keys. Scans go upwards only. There is no number of records: the count is a scan.
 
 use std::cell::RefCell;
 use std::path::Path;

@@ -4,11 +4,11 @@
 //! `usize`, so it takes 8-byte keys and 8-byte values and no others. Each operation pins an epoch
 //! of its own, as a user's single operation would.
 //!
-//! What it lacks, and what stands in for it: `insert` replaces, so `insert_new` is
-//! `compute_or_insert` with a function that keeps what is there. A scan fills a buffer from a
-//! half-open range, upwards only, and may stop at a page of this adapter's size and go on from the
-//! key after the last; the largest key of all, which no half-open range contains, is looked up.
-//! There is no number of records, so the count is a scan.
+//! `insert` replaces, so `insert_new` is `compute_or_insert` with a function that keeps the present
+//! value. A scan fills a buffer from a half-open range, upwards only. It may stop after a page of
+//! this adapter's size, and continues at the key after the last one. No half-open range contains
+//! the largest key of all, so that key is looked up. There is no number of records, so the count is
+//! a scan.
 
 use ::congee::{Congee, DefaultAllocator};
 

@@ -71,15 +71,16 @@ pub fn boxed(system: impl System + 'static) -> Result<Box<dyn Subject>, BuildErr
     Ok(Box::new(system))
 }
 
-/// Bytes of cache that each durable peer may fill unless that is set: what redb and sled take if
-/// they are not asked, and what holds the whole of a run of ten million small records.
+/// Bytes of cache that each durable peer may fill unless that is set. It is the default of redb and
+/// sled, and holds ten million small records.
 const CACHE_BYTES: u64 = 1 << 30;
 /// A pool is reserved for so many times the bytes of its records: leaves are half empty at times,
 /// copies of them wait to be freed, and blocks have a few sizes only.
 const POOL_HEADROOM: u64 = 8;
 /// Bytes of a record beside its key and its value, and then some.
 const RECORD_OVERHEAD_BYTES: u64 = 48;
-/// What a pool is reserved for at least: no run of few records is to end for want of room.
+/// The least size for which a pool is reserved, so that no run of few records ends with a full
+/// pool.
 const LEAST_POOL_BYTES: u64 = 4 << 30;
 /// And at most.
 const MOST_POOL_BYTES: u64 = 64 << 30;

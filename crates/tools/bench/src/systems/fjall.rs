@@ -10,9 +10,9 @@
 //! | `fjall` | the default: a write is in the operating system's buffers when it returns | a process crash |
 //! | `fjall:sync` | `persist(PersistMode::SyncData)` after each write | power loss |
 //!
-//! `insert` replaces and `remove` does not say whether a record was there, so `insert_new` and
-//! `delete` look first; the two steps are not one, and the threads of this harness write different
-//! keys when they insert and delete. fjall's transactions would make them one and cost more.
+//! `insert` replaces, and `remove` does not say whether a record was there. So `insert_new` and
+//! `delete` look first. The two steps are not atomic; the threads of this harness insert and delete
+//! different keys. With fjall's transactions they would be, at a higher cost.
 //!
 //! `Keyspace::len` walks all records, so the count is a true one.
 

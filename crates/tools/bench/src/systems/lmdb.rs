@@ -11,9 +11,9 @@
 //! | `lmdb` | `MDB_WRITEMAP` and `MDB_NOSYNC`: "the fastest", writes go straight to the mapped file and nothing is synced | a process crash |
 //! | `lmdb:sync` | the default: two syncs a commit | power loss |
 //!
-//! (`lmdb.h` on both: with `MDB_NOSYNC` "a system crash can corrupt the database", which is a
-//! matter of power loss.) heed 0.23 binds a table's type to the life of its environment, so that
-//! the two can no longer stand side by side in one value; hence 0.22, over the same LMDB 0.9.
+//! (`lmdb.h`: with `MDB_NOSYNC` "a system crash can corrupt the database". That concerns power
+//! loss.) In heed 0.23 the type of a table has the lifetime of its environment, so one value cannot
+//! hold both. So this is 0.22, over the same LMDB 0.9.
 //!
 //! The file is mapped at the size that a pool may grow to; it takes what is written. The number of
 //! records is LMDB's own, which is a true one.

@@ -11,11 +11,10 @@
 //! `false` too if the insertion found the key after all (in which case the value is replaced). The
 //! threads of this harness insert different keys.
 //!
-//! A scan downwards from a key that is absent and longer than eight bytes leaves a record out in
-//! 0.9.5: with `aaaaaaaa-1` and `bbbbbbbb-9` in the tree, one from `cccccccc-0` gives only the
-//! first, because what follows the eighth byte is compared though the first eight differ already.
-//! So a scan downwards begins at the greatest key with those eight bytes, and passes over what lies
-//! above its start.
+//! In 0.9.5, a scan downwards from an absent key of more than eight bytes leaves a record out. With
+//! `aaaaaaaa-1` and `bbbbbbbb-9` in the tree, one from `cccccccc-0` returns only the first: the
+//! bytes after the eighth are compared although the first eight differ. So a scan downwards begins
+//! at the greatest key with those eight bytes, and skips the records above its start.
 //!
 //! Rarely, after several threads have written and deleted, a scan downwards from a key in the
 //! middle gives no record at all, and gives none again until the tree changes. One from the end of
@@ -48,9 +47,9 @@ impl Top {
     }
 }
 
-/// A tree as a system: its type; how it makes a value of bytes and lends the bytes of one; the
-/// functions by which it reads a value, and scans upwards and downwards, with the type in which it
-/// hands one out.
+/// A tree as a system. The arguments are its type, the functions that make a value of bytes and
+/// lend its bytes, and those that read a value and scan upwards and downwards. The last one is the
+/// type of a value that a scan returns.
 macro_rules! system {
     (
         $(#[$about:meta])*

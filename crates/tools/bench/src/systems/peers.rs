@@ -1,13 +1,13 @@
-//! The peers by name: what each is, at which settings, what it survives, and how it is built.
+//! The peers by name: a description, the settings, the failures that a write survives, and the
+//! builder.
 //!
 //! To add a peer: an adapter in a file of its own, a feature, an entry in [`PEERS`], an arm in
 //! [`build`]. A peer whose feature is off is in the table all the same, and asking for it names
 //! the feature.
 //!
-//! A durable peer's plain name is what survives a process crash: a write that has returned is
-//! there after kill -9, though not after a loss of power; `:sync` is what survives that too, and
-//! `:lazy` what survives neither. Where a library has no setting that just survives a crash of the
-//! process, its adapter says what was taken.
+//! With the plain name of a durable peer, a write that has returned survives kill -9, and not a
+//! loss of power. With `:sync` it survives both, with `:lazy` neither. If a library has no setting
+//! that survives just the crash of a process, its adapter names the setting that is used.
 
 use std::path::Path;
 

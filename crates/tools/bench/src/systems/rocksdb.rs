@@ -1,20 +1,20 @@
 //! The peer RocksDB, through crate rocksdb 0.25 (RocksDB 11.8): a log-structured merge tree.
 //!
 //! Settings: those of RocksDB's wiki, "Setup Options and Basic Tuning", under "Other General
-//! Options" ("will get you reasonable out-of-the-box performance"): dynamic level bytes, six
-//! background jobs, `bytes_per_sync` of 1 MiB, compaction priority `MinOverlappingRatio`, blocks
-//! of 16 KiB, index and filter blocks in the cache and those of level 0 pinned, a Bloom filter of
-//! 10 bits; and a block cache of 1 GiB. Built without compression: the values of this harness do
-//! not compress.
+//! Options" ("will get you reasonable out-of-the-box performance"). They are dynamic level bytes,
+//! six background jobs, `bytes_per_sync` of 1 MiB, compaction priority `MinOverlappingRatio`,
+//! blocks of 16 KiB and a Bloom filter of 10 bits. Index and filter blocks are in the cache, and
+//! those of level 0 are pinned. The block cache has 1 GiB. Built without compression: the values of
+//! this harness do not compress.
 //!
 //! | system | settings | survives |
 //! | --- | --- | --- |
 //! | `rocksdb` | the default: a write is in the log, in the operating system's buffers, when it returns | a process crash |
 //! | `rocksdb:sync` | `WriteOptions::set_sync(true)` | power loss |
 //!
-//! `put` replaces and `delete` does not say whether a record was there, so `insert_new` and
-//! `delete` look first; the two steps are not one, and the threads of this harness write different
-//! keys when they insert and delete. RocksDB's transactions would make them one and cost more.
+//! `put` replaces, and `delete` does not say whether a record was there. So `insert_new` and
+//! `delete` look first. The two steps are not atomic; the threads of this harness insert and delete
+//! different keys. With RocksDB's transactions they would be, at a higher cost.
 //!
 //! RocksDB only estimates the number of records: the count is a scan.
 

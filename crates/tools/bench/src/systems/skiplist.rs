@@ -1,4 +1,4 @@
-//! The peer of crates.io: crossbeam's skip list, in the two forms that its users have.
+//! The peer of crates.io: crossbeam's skip list, by its two interfaces.
 //!
 //! `crossbeam-skiplist` is `SkipMap<u64, u64>`, the map that the crate's documentation leads to:
 //! integer keys compared as integers, values in the node. Its upsert is `insert`, which replaces
@@ -6,10 +6,10 @@
 //! that another thread's get in between finds nothing (crossbeam issue 1023); those misses are
 //! reported beside its figures.
 //!
-//! `crossbeam-skiplist:tuned` is the best that we know how to make of the same list: the `base`
-//! interface with one epoch guard an operation, so that a get counts no references on a shared
-//! line, and atomic values that are replaced in place. It takes 8-byte records only; the plain list
-//! has boxed bytes for all others.
+//! `crossbeam-skiplist:tuned` is our best use of the same list. It uses the `base` interface with
+//! one epoch guard for each operation, so that a get counts no references on a shared line. Its
+//! values are atomic, and are replaced in place. It takes 8-byte records only; the plain list has
+//! boxed bytes for all others.
 
 use std::ops::Bound;
 use std::sync::atomic::{AtomicU64, Ordering};

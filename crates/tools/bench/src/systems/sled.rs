@@ -10,10 +10,10 @@
 //! | `sled` | `flush` after each write | a process crash |
 //! | `sled:lazy` | a flush each 500 ms, the default | nothing that is younger than that |
 //!
-//! There is no `sled:sync`: the documentation of `flush` promises an `fsync`, but on Linux 0.34.7
-//! writes and then calls `sync_file_range` (`pagecache/iobuf.rs`, `write_to_log`), which by its
-//! manual page writes no metadata of the file and does not empty the device's cache. So `flush`
-//! costs a wait for the device and is stated as what it is sure to give: a process crash.
+//! There is no `sled:sync`. The documentation of `flush` promises an `fsync`, but on Linux 0.34.7
+//! writes and then calls `sync_file_range` (`pagecache/iobuf.rs`, `write_to_log`). By its manual
+//! page that call writes no metadata of the file, and does not empty the device's cache. So `flush`
+//! waits for the device, and a write is only said to survive a process crash.
 //!
 //! `Tree::len` walks all records, so the count is a true one.
 

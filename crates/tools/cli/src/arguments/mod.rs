@@ -81,7 +81,7 @@ pub enum Command {
     Scan(ScanArguments),
     /// Print all records, in a form that `load` reads
     Dump(DumpArguments),
-    /// Drop a map with all its records; there is no question first
+    /// Drop a map with all its records, without a question
     Drop(DropArguments),
     /// List, rename and copy maps
     #[command(subcommand, after_help = exit_codes(&[MISSING]))]
@@ -101,7 +101,7 @@ pub enum Command {
     #[command(subcommand, after_help = exit_codes(&[]))]
     Log(LogCommand),
     Upgrade(UpgradeArguments),
-    /// Serve Redis and memcached clients from a store that survives kill -9
+    /// Serve Redis and memcached clients from a pool that survives kill -9
     Serve(Box<ServeArguments>),
     /// Show the live figures of a server: throughput, latencies, memory, index
     Top(TopArguments),

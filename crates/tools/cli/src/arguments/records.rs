@@ -74,8 +74,8 @@ pub enum OnError {
 
 /// Print the values of keys
 ///
-/// Prints the value of one key as it is; of several keys, a line of key TAB value for each that is
-/// there, in the order of the command line.
+/// Prints the value of one key as it is. For several keys it prints a line of key TAB value for
+/// each that exists, in the order of the command line.
 #[derive(Debug, Args)]
 #[command(after_help = exit_codes(&[MISSING]))]
 pub struct GetArguments {

@@ -67,13 +67,13 @@ pub struct ServeOptions {
     /// File that SAVE and BGSAVE write [default: the pool's path with .snapshot appended]
     #[arg(long, value_name = "PATH")]
     pub snapshot: Option<PathBuf>,
-    /// Start a new store with the keys of this snapshot
+    /// Create the pool with the keys of this snapshot
     #[arg(long, value_name = "PATH")]
     #[serde(skip)]
     pub restore: Option<PathBuf>,
-    /// If the pool is missing, damaged, or perhaps damaged by a power cut, start a new one from the
-    /// newest snapshot, or, without a snapshot, from the records that can be read; a pool that is
-    /// there is renamed
+    /// If the pool is missing, damaged, or was open during a power cut, create a new one from the
+    /// newest snapshot. Without a snapshot, use the records that can be read. The old pool is
+    /// renamed
     #[arg(long, conflicts_with = "restore")]
     pub recover: bool,
     /// Write a snapshot after this many seconds if a key has changed; 0: never [default: 0]
@@ -83,7 +83,7 @@ pub struct ServeOptions {
     /// older ones [default: 1]
     #[arg(long, value_name = "N", value_parser = number::<u8>(1..=99))]
     pub snapshots: Option<u8>,
-    /// Index of a new store; `pando indexes` lists them [default: bztree]
+    /// Index of a new pool's keys; `pando indexes` lists them [default: bztree]
     #[arg(long, alias = "kind", value_name = "NAME", value_parser = index())]
     pub index: Option<String>,
     /// Maximum size of a new pool, such as 500M or 2T [default: 64G]
@@ -138,8 +138,8 @@ pub fn has_parameter(parameters: &[(String, String)], name: &str) -> bool {
 
 impl ServeOptions {
     /// These options, and those of a file that are not set here. The values of a config parameter
-    /// rank in this order, the highest last: the file's own option, its [set], then `--set`, and
-    /// the own option of the command line, which is behind all of `set`.
+    /// rank in this order, the highest last: the file's own option, its [set], `--set`, the own
+    /// option of the command line. The last one is behind all of `set`.
     pub fn or(self, other: Self) -> Self {
         fn list<T>(own: Vec<T>, other: Vec<T>) -> Vec<T> {
             if own.is_empty() { other } else { own }

@@ -43,8 +43,8 @@ pub struct CompactArguments {
 
 /// Kill a process that shares the pool; its completed writes stay
 ///
-/// Kills a process that shares the pool, also one that works, and recovers it. A write that it was
-/// in has taken place or not. No other process waits.
+/// Kills a process that shares the pool, also one that works, and recovers it. A write that it had
+/// not completed takes place as a whole, or not at all. No other process waits.
 ///
 /// A stopped process is never treated as dead: space that is freed while one of its threads is
 /// inside a call cannot be reused. `pando stat --shared` lists the processes, and what they hold
@@ -135,7 +135,7 @@ pub struct LogVerifyArguments {
 #[command(after_help = exit_codes(&[]))]
 pub struct LogImageArguments {}
 
-/// Give a pool a new log, if its log is lost, damaged or foreign, or is to be elsewhere
+/// Give a pool a new log, if its log is lost, damaged or foreign, or must move
 ///
 /// Creates a new log in the directory that --log names, or else where the former log was, and
 /// writes an image of all transactional maps into it. Nothing of the pool is lost. The pool must be

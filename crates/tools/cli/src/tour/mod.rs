@@ -3,9 +3,9 @@
 //! The tour writes its data set into a file and starts the command again as `tour-writer`
 //! ([`writer`]), which inserts the records and acknowledges each over a pipe after the insert has
 //! returned. [`child`] counts the acknowledgements and kills that process midway, at an
-//! unpredictable instant. Then the pool is compared with the data set ([`verify`]): every
-//! acknowledged record is present with its exact value, every present record is one whole record of
-//! the data set, and for each writer at most one present record was not acknowledged.
+//! unpredictable instant. Then the pool is compared with the data set ([`verify`]). Every
+//! acknowledged record is present with its exact value, and every present record is one whole
+//! record of the data set. For each writer at most one present record was not acknowledged.
 
 mod child;
 mod data_set;

@@ -1,7 +1,7 @@
-//! `kill -9` of a server under load: every acknowledged write is there afterwards, writes of
-//! several keys or of several pieces of a string are there as one, and so are the commands of a
-//! transaction; collections have as many elements as they say, what expires still does, and the
-//! pool is consistent.
+//! `kill -9` of a server under load. Every acknowledged write is there afterwards; writes of
+//! several keys or of several pieces of a string are there as a whole, and so are the commands of a
+//! transaction. Collections have as many elements as they say, keys still expire, and the pool is
+//! consistent.
 //!
 //! With a log, each second kill is a power cut too: the pool's file is removed, and the server
 //! builds it anew from the files of its log. (Those keep everything that the process wrote;

@@ -3,9 +3,9 @@
 //! volatile prefetching B+-tree.
 //!
 //! They are for the figures and for table 3, not for users: one writer, keys of eight bytes or in
-//! blocks of their own, values of eight bytes, no merges. They write, write back and fence what the
-//! paper's procedures do, in that order, but nothing is read after a crash: a log is written and
-//! never replayed, and its ring begins again without a checkpoint, which the paper does not count
+//! blocks of their own, values of eight bytes, no merges. They write, write back and fence as the
+//! paper's procedures do, in that order. But nothing is read after a crash: a log is written and
+//! never replayed. Its ring begins again without a checkpoint, which the paper does not count
 //! either. Nodes come from spans that are given back with the tree.
 //!
 //! ```text

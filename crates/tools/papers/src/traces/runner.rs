@@ -1,9 +1,9 @@
 //! Replays a trace on systems, interleaved and checked.
 //!
-//! Each system is filled by the load of the trace. Then the timed steps are cut into parts, and
-//! each part runs on every system in turn before the next one begins, so that what is compared lies
-//! moments apart; the system that goes first changes from part to part. At the end every system
-//! must hold exactly the records of the trace's end.
+//! Each system is filled by the load of the trace. Then the timed steps are cut into parts. Each
+//! part runs on every system in turn before the next one begins, so that the compared times are
+//! close together. The first system changes from part to part. At the end every system must hold
+//! exactly the records of the trace's end.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Barrier;
