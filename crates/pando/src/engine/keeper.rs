@@ -36,17 +36,27 @@ struct Shared<D: Domain, M: Maps> {
     is_enough: AtomicBool,
     /// One thread writes an image at a time.
     image: Mutex<()>,
-    /// Why the newest one failed.
+    /// The newest one; zeroes if there is none.
+    newest: Mutex<ImageStat>,
+    /// Why the last one failed, if it did.
     image_error: Mutex<Option<String>>,
 }
 
 impl<D: Domain, M: Maps> Shared<D, M> {
-    /// Writes an image; the newest one then.
-    fn write_image(&self) -> Result<Option<ImageStat>, Error> {
+    /// Writes an image.
+    fn write_image(&self) -> Result<(), Error> {
         let _lock = self.image.lock().unwrap_or_else(PoisonError::into_inner);
         let written = self.component.write_image(&self.list, &self.is_enough);
         *self.image_error() = written.as_ref().err().map(Error::to_string);
-        written
+        if let Some(newest) = written? {
+            *self.newest() = newest;
+        }
+        Ok(())
+    }
+
+    fn newest(&self) -> MutexGuard<'_, ImageStat> {
+        // Each change is whole.
+        self.newest.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn image_error(&self) -> MutexGuard<'_, Option<String>> {
@@ -60,25 +70,21 @@ impl<D: Domain, M: Maps> Shared<D, M> {
         // An error here is that of the next image, too.
         let _ = self.component.release_behind_image();
         drop(lock);
-        // An error here is reported by the next image.
-        let mut newest = self.component.newest_image().ok().flatten().unwrap_or_default();
         let mut pause = LOOK_EVERY;
         // Relaxed: it orders nothing.
         while !self.is_enough.load(Ordering::Relaxed) {
             std::thread::park_timeout(pause);
             let lsn = self.component.newest_lsn().unwrap_or_default();
+            let newest = *self.newest();
             let log_bytes = lsn.saturating_sub(newest.from_lsn);
             if log_bytes < (LOG_PER_IMAGE * newest.bytes).max(LEAST_LOG_BYTES) {
                 continue;
             }
-            match self.write_image() {
-                Ok(written) => {
-                    newest = written.unwrap_or(newest);
-                    pause = LOOK_EVERY;
-                }
+            pause = match self.write_image() {
+                Ok(()) => LOOK_EVERY,
                 // Nothing is lost: the log grows instead.
-                Err(_) => pause = (pause * 2).min(MAX_PAUSE),
-            }
+                Err(_) => (pause * 2).min(MAX_PAUSE),
+            };
         }
     }
 }
@@ -90,8 +96,10 @@ impl<D: Domain, M: Maps + 'static> Keeper<D, M> {
         list: Box<ListMaps>,
     ) -> Result<Self, Error> {
         let (is_enough, image) = (AtomicBool::new(false), Mutex::new(()));
+        // An error here is reported by the next image.
+        let newest = Mutex::new(component.newest_image().ok().flatten().unwrap_or_default());
         let image_error = Mutex::new(None);
-        let shared = Arc::new(Shared { component, list, is_enough, image, image_error });
+        let shared = Arc::new(Shared { component, list, is_enough, image, newest, image_error });
         let mut keeper = Self { shared, threads: Vec::new() };
         keeper.start("pando-log", |shared| {
             shared.component.log().write_until(&*shared.component, &shared.is_enough);
@@ -118,7 +126,7 @@ impl<D: Domain, M: Maps + 'static> Keeper<D, M> {
 
     /// Writes an image now.
     pub fn write_image(&self) -> Result<(), Error> {
-        self.shared.write_image().map(drop)
+        self.shared.write_image()
     }
 }
 

@@ -207,8 +207,8 @@ pub const FIGURES: &[Figure] = &[
     Figure {
         name: "transactions",
         about: "BzTree, keys of 8 and values of 100 bytes, domain `process`: the median of the \
-                rounds, and in brackets the least and the greatest. A rebuild has fewer records, \
-                so that the log is replayed alone.",
+                rounds, and in brackets the least and the greatest. The last rows are rebuilds of \
+                a pool whose file is gone.",
         commands: &["transactions --log-dir /var/tmp"],
         sources: TRANSACTIONS,
         table: MEASURES,
