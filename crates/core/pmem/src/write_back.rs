@@ -60,7 +60,9 @@ pub fn instruction() -> WriteBack {
 #[cfg(target_arch = "x86_64")]
 fn detect() -> WriteBack {
     // CPUID leaf 7: EBX bit 24 is clwb, bit 23 is clflushopt. clflush is part of x86-64.
-    let features = std::arch::x86_64::__cpuid_count(7, 0).ebx;
+    // SAFETY: each processor of x86-64 has this instruction, and it only reads.
+    #[allow(unused_unsafe, reason = "the call is unsafe in Rust 1.93, and safe from 1.94 on")]
+    let features = unsafe { std::arch::x86_64::__cpuid_count(7, 0).ebx };
     if features & (1 << 24) != 0 {
         WriteBack::Clwb
     } else if features & (1 << 23) != 0 {
