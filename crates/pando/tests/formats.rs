@@ -1,7 +1,7 @@
 //! The format's promise: each fixture was written by a program of its version. The pool of the
 //! present version has its records. Those of earlier versions are refused, and not changed.
 //!
-//! `PANDO_BLESS=1 cargo test -p pando --test formats` writes the fixture of the present version.
+//! `PANDO_BLESS=1 cargo test -p pando-kv --test formats` writes the fixture of the present version.
 //! That is for a new version alone: then the former fixture stays.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on says so by panicking")]
 

@@ -12,7 +12,7 @@
 //! repeat a failure:
 //!
 //! ```text
-//! PANDO_CORRUPTION=bztree:17 cargo test -p pando --test corruption -- one_case --nocapture
+//! PANDO_CORRUPTION=bztree:17 cargo test -p pando-kv --test corruption -- one_case --nocapture
 //! ```
 //!
 //! `docs/verify.md` lists the damage that no check finds: records carry no checksum.

@@ -247,9 +247,9 @@ mod tests {
             hunter("    trial bztree/insert/adr"),
             Some(Hunter::Trials(Some("bztree/insert/adr")))
         );
-        let test = Hunter::Test { package: "pando", program: "corruption" };
-        assert_eq!(hunter("    test pando/corruption"), Some(test));
-        assert_eq!(hunter("    test pando"), None);
+        let test = Hunter::Test { package: "pando-kv", program: "corruption" };
+        assert_eq!(hunter("    test pando-kv/corruption"), Some(test));
+        assert_eq!(hunter("    test pando-kv"), None);
         assert_eq!(hunter("    some other text"), None);
     }
 }
