@@ -8,6 +8,7 @@
 mod arguments;
 mod commands;
 mod failure;
+mod interrupt;
 mod output;
 mod pool_access;
 mod progress;

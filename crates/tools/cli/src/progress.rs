@@ -10,6 +10,8 @@ use indicatif::{HumanCount, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use crate::output::rate_text;
 
 const BAR_EVERY: Duration = Duration::from_millis(100);
+/// The first line comes early: a command that is killed soon after should have shown one.
+const FIRST_LINE_AFTER: Duration = Duration::from_secs(1);
 const LINE_EVERY: Duration = Duration::from_secs(5);
 const BAR_STEPS: u64 = 1000;
 
@@ -20,7 +22,8 @@ pub struct Progress {
     total: Option<u64>,
     begin: Instant,
     bar: Option<ProgressBar>,
-    shown: Mutex<Instant>,
+    /// When it was shown last.
+    shown: Mutex<Option<Instant>>,
 }
 
 impl Progress {
@@ -40,18 +43,22 @@ impl Progress {
             )
         });
         let begin = Instant::now();
-        Self { what, total, begin, bar, shown: Mutex::new(begin) }
+        Self { what, total, begin, bar, shown: Mutex::new(None) }
     }
 
     /// Reports the position within the total, and the number of finished records. It is cheap
     /// enough for frequent calls.
     pub fn update(&self, position: u64, records: u64) {
-        let every = if self.bar.is_some() { BAR_EVERY } else { LINE_EVERY };
         let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
-        if shown.elapsed() < every {
+        let every = match (&self.bar, *shown) {
+            (Some(_), _) => BAR_EVERY,
+            (None, None) => FIRST_LINE_AFTER,
+            (None, Some(_)) => LINE_EVERY,
+        };
+        if shown.unwrap_or(self.begin).elapsed() < every {
             return;
         }
-        *shown = Instant::now();
+        *shown = Some(Instant::now());
         drop(shown);
         let text = progress_text(self.what, self.begin.elapsed(), position, self.total, records);
         match &self.bar {

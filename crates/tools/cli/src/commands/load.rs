@@ -10,15 +10,14 @@
 //! With `--sorted` there is one writer. It writes each batch as a run of records, for which an
 //! index may build whole leaves.
 
+mod input;
+
 use std::cell::Cell;
-use std::fs::File;
 use std::hash::{BuildHasher, RandomState};
-use std::io::{BufRead, Read};
-use std::path::Path;
-use std::rc::Rc;
+use std::io::Read;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use indicatif::HumanCount;
 use pando::{Map, Pool, Transaction, Upserted};
@@ -26,16 +25,16 @@ use pando::{Map, Pool, Transaction, Upserted};
 use crate::arguments::PoolArguments;
 use crate::arguments::records::{LoadArguments, OnError};
 use crate::failure::Failure;
-use crate::format::compression::Compression;
-use crate::format::csv::Columns;
+use crate::format::Record;
 use crate::format::reader::Records;
 use crate::format::record::LineError;
-use crate::format::{Format, Record};
+use crate::interrupt;
 use crate::output::{Output, rate_text, time_text};
 use crate::pool_access::{open_or_create_map, report_new_map};
 use crate::progress::Progress;
 use crate::quantity::counted;
 use crate::workers;
+use input::{Input, columns, format_of, reading_failed};
 
 /// A batch has so many records, or a little more than so many bytes.
 const BATCH_RECORDS: usize = 128;
@@ -67,20 +66,22 @@ pub fn run(pool: &PoolArguments, arguments: &LoadArguments) -> Result<(), Failur
         arguments_of_pool.refuse_sync_without_log(&pool, map_name, create)?;
     }
     let (map, is_new) = open_or_create_map(&pool, map_name, &arguments.create)?;
-    let progress = Progress::new("loaded", total_bytes);
+    let progress = Arc::new(Progress::new("loaded", total_bytes));
+    let counts = Arc::new(Counts::default());
+    interrupt::before_the_end(last_words(&progress, &counts, arguments))?;
     let transactions = map.is_transactional().then_some(&pool);
-    let load = Load::new(&map, transactions, arguments, name, &progress);
+    let load = Load::new(&map, transactions, arguments, name, &progress, &counts);
     let outcome = load.run(records, &position);
     let elapsed = progress.elapsed();
-    let (inserted, updated) = (load.inserted.into_inner(), load.updated.into_inner());
-    let written = load.written.into_inner();
-    let skipped = load.skipped.into_inner();
+    let [inserted, updated, skipped] = [&counts.inserted, &counts.updated, &counts.skipped]
+        .map(|count| count.load(Ordering::Relaxed));
+    let all = counts.loaded();
     if skipped > REPORTED_LINES {
         progress.note(&format!("pando: and {} more", counted(skipped - REPORTED_LINES, "line")));
     }
     drop(progress);
     drop(map);
-    if is_new && !pool.is_shared() && outcome.is_err() && inserted + updated + written == 0 {
+    if is_new && !pool.is_shared() && outcome.is_err() && all == 0 {
         // A load that failed before its first record leaves no map behind.
         pool.drop_map(map_name)?;
     } else if is_new {
@@ -89,7 +90,6 @@ pub fn run(pool: &PoolArguments, arguments: &LoadArguments) -> Result<(), Failur
     let synced = if arguments.sync { pool.sync().map(drop) } else { Ok(()) };
     let closed = synced.and(pool.close());
     let mut output = Output::new();
-    let all = inserted + updated + written;
     // A run of sorted records is written at once, without a look at each.
     let kinds = match arguments.sorted {
         true => String::new(),
@@ -104,94 +104,6 @@ pub fn run(pool: &PoolArguments, arguments: &LoadArguments) -> Result<(), Failur
     ))?;
     output.flush()?;
     outcome.and(closed.map_err(Failure::Pool))
-}
-
-/// The input of a load.
-struct Input {
-    /// Its bytes, decompressed.
-    reader: Box<dyn Read>,
-    /// Its name in messages.
-    name: String,
-    /// Its size, if that is known.
-    total_bytes: Option<u64>,
-    /// The bytes of it that were read.
-    position: Rc<Cell<u64>>,
-}
-
-impl Input {
-    fn open(arguments: &LoadArguments) -> Result<Self, Failure> {
-        let path = &arguments.file;
-        let mut compression = arguments.compression.or_else(|| Compression::of_extension(path));
-        let (file, name, total_bytes): (Box<dyn Read>, _, _) = if path == Path::new("-") {
-            let (mut input, name) = (std::io::stdin().lock(), "standard input");
-            if compression.is_none() {
-                let begin = input.fill_buf().map_err(reading_failed(name))?;
-                compression = Some(Compression::of_first_bytes(begin));
-            }
-            (Box::new(input), name.to_owned(), None)
-        } else {
-            let file = File::open(path).map_err(Failure::file("open", path))?;
-            let metadata = file.metadata().map_err(Failure::file("look at", path))?;
-            if metadata.is_dir() {
-                return Err(Failure::Input(format!("{} is a folder; name a file", path.display())));
-            }
-            let total_bytes = metadata.is_file().then_some(metadata.len());
-            (Box::new(file), path.display().to_string(), total_bytes)
-        };
-        let position = Rc::new(Cell::new(0));
-        let counting = Counting { reader: file, bytes: position.clone() };
-        let compression = compression.unwrap_or(Compression::None);
-        let reader = compression.reader(Box::new(counting)).map_err(reading_failed(&name))?;
-        Ok(Self { reader, name, total_bytes, position })
-    }
-}
-
-fn reading_failed(name: &str) -> impl FnOnce(std::io::Error) -> Failure {
-    Failure::system(format!("cannot read {name}"))
-}
-
-/// A reader that counts the bytes that were read.
-struct Counting<R> {
-    reader: R,
-    bytes: Rc<Cell<u64>>,
-}
-
-impl<R: Read> Read for Counting<R> {
-    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
-        let read = self.reader.read(buffer)?;
-        self.bytes.set(self.bytes.get() + read as u64);
-        Ok(read)
-    }
-}
-
-fn format_of(arguments: &LoadArguments) -> Result<Format, Failure> {
-    let is_standard_input = arguments.file == Path::new("-");
-    arguments
-        .format
-        .or(is_standard_input.then_some(Format::Tsv))
-        .or_else(|| Format::of_extension(&arguments.file))
-        .ok_or_else(|| {
-            Failure::Input(format!(
-                "the name of {} does not tell its format; known are .tsv, .csv, .json, .jsonl and \
-                 .ndjson, each also with .gz or .zst: name the format by --format",
-                arguments.file.display()
-            ))
-        })
-}
-
-fn columns(arguments: &LoadArguments, format: Format) -> Result<Columns, Failure> {
-    let (key, value) = (&arguments.key_column, &arguments.value_column);
-    if format != Format::Csv && (key.is_some() || value.is_some()) {
-        return Err(Failure::Input(
-            "--key-column and --value-column are for CSV; leave them out, or add --format csv"
-                .to_owned(),
-        ));
-    }
-    let default = Columns::default();
-    Ok(Columns {
-        key: key.clone().unwrap_or(default.key),
-        value: value.clone().unwrap_or(default.value),
-    })
 }
 
 /// A record and the line it stands in.
@@ -240,8 +152,47 @@ fn refusal(error: &pando::Error) -> Option<String> {
     }
 }
 
-/// The state that reader and writers of one load share. The counters are read when all have ended,
-/// so relaxed operations are enough.
+/// The records and lines of a load. Relaxed operations are enough: the exact counts are read when
+/// all writers have ended, and the last words after a signal may miss the newest records.
+#[derive(Default)]
+struct Counts {
+    inserted: AtomicU64,
+    updated: AtomicU64,
+    /// Records that were written as a run: some are new.
+    written: AtomicU64,
+    skipped: AtomicU64,
+}
+
+impl Counts {
+    fn loaded(&self) -> u64 {
+        [&self.inserted, &self.updated, &self.written]
+            .map(|count| count.load(Ordering::Relaxed))
+            .iter()
+            .sum()
+    }
+}
+
+/// For a load that a signal ends: says how far it came, and how to complete it. After the load it
+/// says nothing.
+fn last_words(
+    progress: &Arc<Progress>,
+    counts: &Arc<Counts>,
+    arguments: &LoadArguments,
+) -> impl FnOnce() + Send + 'static {
+    let (progress, counts) = (Arc::downgrade(progress), counts.clone());
+    let skip = if arguments.insert { " with --on-error skip" } else { "" };
+    move || {
+        if let Some(progress) = progress.upgrade() {
+            progress.note(&format!(
+                "pando: interrupted after {}: loaded {}; load the input again{skip} to complete it",
+                time_text(progress.elapsed()),
+                counted(counts.loaded(), "record"),
+            ));
+        }
+    }
+}
+
+/// The state that reader and writers of one load share.
 struct Load<'load> {
     map: &'load Map,
     /// The pool, if the map is transactional.
@@ -249,11 +200,7 @@ struct Load<'load> {
     arguments: &'load LoadArguments,
     name: String,
     progress: &'load Progress,
-    inserted: AtomicU64,
-    updated: AtomicU64,
-    /// Records that were written as a run: some are new.
-    written: AtomicU64,
-    skipped: AtomicU64,
+    counts: &'load Counts,
     /// The first line that ends the load; `u64::MAX` if there is none. The lines before it are
     /// loaded; some behind it may be loaded too.
     stop_line: AtomicU64,
@@ -268,6 +215,7 @@ impl<'load> Load<'load> {
         arguments: &'load LoadArguments,
         name: String,
         progress: &'load Progress,
+        counts: &'load Counts,
     ) -> Self {
         Self {
             map,
@@ -275,10 +223,7 @@ impl<'load> Load<'load> {
             arguments,
             name,
             progress,
-            inserted: AtomicU64::new(0),
-            updated: AtomicU64::new(0),
-            written: AtomicU64::new(0),
-            skipped: AtomicU64::new(0),
+            counts,
             stop_line: AtomicU64::new(u64::MAX),
             failure: Mutex::new(None),
         }
@@ -348,7 +293,7 @@ impl<'load> Load<'load> {
             if is_full && !batch.send() {
                 break;
             }
-            self.progress.update(position.get(), self.loaded());
+            self.progress.update(position.get(), self.counts.loaded());
         }
         batches.iter_mut().for_each(|batch| {
             batch.send();
@@ -380,7 +325,7 @@ impl<'load> Load<'load> {
         if self.map.upsert_many(&records).is_err() {
             return self.write_each(lines);
         }
-        self.written.fetch_add(records.len() as u64, Ordering::Relaxed);
+        self.counts.written.fetch_add(records.len() as u64, Ordering::Relaxed);
         records.len() == lines.len()
     }
 
@@ -466,8 +411,8 @@ impl<'load> Load<'load> {
     }
 
     fn count(&self, inserted: u64, updated: u64) {
-        self.inserted.fetch_add(inserted, Ordering::Relaxed);
-        self.updated.fetch_add(updated, Ordering::Relaxed);
+        self.counts.inserted.fetch_add(inserted, Ordering::Relaxed);
+        self.counts.updated.fetch_add(updated, Ordering::Relaxed);
     }
 
     /// Handles a line that cannot be loaded: stops or continues, as the option says.
@@ -475,7 +420,7 @@ impl<'load> Load<'load> {
         let message = format!("{}:{number}: {reason}", self.name);
         if self.arguments.on_error == OnError::Stop {
             self.stop(number, Failure::Input(message + " (--on-error skip goes on)"));
-        } else if self.skipped.fetch_add(1, Ordering::Relaxed) < REPORTED_LINES {
+        } else if self.counts.skipped.fetch_add(1, Ordering::Relaxed) < REPORTED_LINES {
             self.progress.note(&format!("pando: skipped {message}"));
         }
     }
@@ -486,12 +431,5 @@ impl<'load> Load<'load> {
             *first = Some((number, failure));
         }
         self.stop_line.fetch_min(number, Ordering::Relaxed);
-    }
-
-    fn loaded(&self) -> u64 {
-        [&self.inserted, &self.updated, &self.written]
-            .map(|count| count.load(Ordering::Relaxed))
-            .iter()
-            .sum()
     }
 }

@@ -2,9 +2,10 @@
 
 use std::io::{ErrorKind, Read};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
-use std::os::unix::process::ExitStatusExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use pando_index::random::Random;
@@ -32,6 +33,7 @@ pub struct Loader<'tour> {
     pub data_path: PathBuf,
     pub writers: u16,
     pub seed: u64,
+    pub running: &'tour Running,
 }
 
 /// A killed process.
@@ -50,11 +52,8 @@ impl Loader<'_> {
     /// Loads in a process of its own and kills it midway; `None` if the load ended before the kill.
     pub fn load_and_kill(&self, records: usize) -> Result<Option<Killed>, Failure> {
         let begin = Instant::now();
-        let mut process = Process(self.start()?);
-        let process_id = process.0.id();
-        let pipe = process.0.stdout.take().ok_or_else(|| {
-            Failure::Violation("the child's standard output is a pipe".to_owned())
-        })?;
+        let process = Process(self.running);
+        let (process_id, pipe) = process.start(&mut self.command()?)?;
         shrink(pipe.as_fd());
         let mut random = Random::new(random::unpredictable());
         let percent = KILL_FROM_PERCENT + random.below(KILL_TO_PERCENT - KILL_FROM_PERCENT);
@@ -71,7 +70,7 @@ impl Loader<'_> {
             elapsed = begin.elapsed();
         })?;
         drop(progress);
-        let status = process.0.wait().map_err(Failure::system("cannot wait for the child"))?;
+        let status = process.wait()?;
         let Acknowledged { is_acknowledged, count: acknowledged_count } = acknowledged;
         if !was_killed(status)? || acknowledged_count == records as u64 {
             return Ok(None);
@@ -79,10 +78,11 @@ impl Loader<'_> {
         Ok(Some(Killed { is_acknowledged, acknowledged_count, elapsed, process_id }))
     }
 
-    fn start(&self) -> Result<Child, Failure> {
+    fn command(&self) -> Result<Command, Failure> {
         let command = std::env::current_exe()
             .map_err(Failure::system("cannot find the file of this command"))?;
-        Command::new(command)
+        let mut command = Command::new(command);
+        command
             .arg("tour-writer")
             .arg("--pool")
             .arg(self.pool_path)
@@ -92,25 +92,63 @@ impl Loader<'_> {
             .args(["--writers", &self.writers.to_string(), "--seed", &self.seed.to_string()])
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
-            .spawn()
-            .map_err(Failure::system("cannot start the child that loads"))
+            // A ^C is for the tour alone: it would take the child's end by it for a failure.
+            .process_group(0);
+        Ok(command)
+    }
+}
+
+/// The child process, if there is one, for the tour and for the thread that a signal wakes.
+#[derive(Clone, Default)]
+pub struct Running(Arc<Mutex<Option<Child>>>);
+
+impl Running {
+    fn lock(&self) -> MutexGuard<'_, Option<Child>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Kills the child, and lets the tour neither start another one nor see the end of this one.
+    pub fn kill_for_good(&self) {
+        let mut child = self.lock();
+        child.as_mut().map(Child::kill);
+        std::mem::forget(child);
     }
 }
 
 /// A child process that is killed when the tour ends in any way.
-struct Process(Child);
+struct Process<'tour>(&'tour Running);
 
-impl Process {
-    fn kill(&mut self) {
+impl Process<'_> {
+    /// Starts the process: its id and its standard output.
+    fn start(&self, command: &mut Command) -> Result<(u32, ChildStdout), Failure> {
+        let mut running = self.0.lock();
+        let child =
+            command.spawn().map_err(Failure::system("cannot start the child that loads"))?;
+        let child = running.insert(child);
+        let pipe = child.stdout.take().ok_or_else(|| {
+            Failure::Violation("the child's standard output is a pipe".to_owned())
+        })?;
+        Ok((child.id(), pipe))
+    }
+
+    fn kill(&self) {
         // SIGKILL. It fails only if the process has ended by itself; then its status says so.
-        let _ = self.0.kill();
+        self.0.lock().as_mut().map(Child::kill);
+    }
+
+    /// Waits for its end.
+    fn wait(&self) -> Result<ExitStatus, Failure> {
+        let child = self.0.lock().take();
+        let status = child.map(|mut child| child.wait());
+        let none = || Failure::Violation("there is a child to wait for".to_owned());
+        status.ok_or_else(none)?.map_err(Failure::system("cannot wait for the child"))
     }
 }
 
-impl Drop for Process {
+impl Drop for Process<'_> {
     fn drop(&mut self) {
         self.kill();
-        let _ = self.0.wait();
+        let _ = self.wait();
     }
 }
 

@@ -26,10 +26,11 @@ use pando::{Map, Order, Pool};
 use crate::arguments::{PoolArguments, TourArguments};
 use crate::commands::check::problem_text;
 use crate::failure::Failure;
+use crate::interrupt;
 use crate::output::{Output, rate_text, time_text};
 use crate::random;
 use crate::workers;
-use child::Killed;
+use child::{Killed, Running};
 use data_set::{DataSet, MAP};
 use place::Place;
 use verify::Left;
@@ -45,6 +46,7 @@ struct Tour<'tour> {
     writers: u16,
     seed: u64,
     place: Place,
+    running: Running,
     data: DataSet,
     output: Output,
 }
@@ -74,10 +76,12 @@ pub fn run(pool: &PoolArguments, arguments: &TourArguments) -> Result<(), Failur
         step(&mut output, "", line)?;
     }
     let place = Place::choose(pool.path.as_deref(), data.size_bytes(), arguments.keep)?;
+    let running = Running::default();
+    interrupt::before_the_end(place.last_words(running.clone()))?;
     data.write_to(&place.data_path())?;
     let seed = arguments.seed.unwrap_or_else(random::unpredictable);
     let writers = arguments.writers;
-    Tour { pool, writers, seed, place, data, output }.go()
+    Tour { pool, writers, seed, place, running, data, output }.go()
 }
 
 impl Tour<'_> {
@@ -123,8 +127,6 @@ impl Tour<'_> {
                 self.tell("pool", self.place.pool_path().display().to_string())?;
                 self.tell("", format!("domain {}, medium {}", stat.domain, stat.medium))?;
                 self.tell("", stat.guarantee)?;
-                let folder = self.place.folder_path().display().to_string();
-                self.tell("", format!("after ^C, remove {folder}; the end of the tour does"))?;
                 let order = format!("in the order of seed {}", self.seed);
                 self.tell("load", format!("by {} writers in a child, {order}", self.writers))?;
             }
@@ -153,6 +155,7 @@ impl Tour<'_> {
             data_path: self.place.data_path(),
             writers: self.writers,
             seed: self.seed,
+            running: &self.running,
         }
     }
 

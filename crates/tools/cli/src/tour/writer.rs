@@ -1,7 +1,7 @@
 //! The process that the tour kills: it inserts the data set and acknowledges each record.
 
 use std::fs::File;
-use std::io::{self, Write};
+use std::io::{self, ErrorKind, Write};
 use std::os::fd::AsFd;
 
 use crate::arguments::{PoolArguments, TourWriterArguments};
@@ -31,7 +31,11 @@ pub fn run(pool: &PoolArguments, arguments: &TourWriterArguments) -> Result<(), 
         let (key, value) = data.record(index);
         map.insert(key, value)?;
         let acknowledgement: [u8; ACKNOWLEDGEMENT_BYTES] = (index as u64).to_le_bytes();
-        (&pipe).write_all(&acknowledgement).map_err(Failure::system("cannot acknowledge"))
+        (&pipe).write_all(&acknowledgement).map_err(|error| match error.kind() {
+            // The tour has ended.
+            ErrorKind::BrokenPipe => Failure::BrokenPipe,
+            _ => Failure::system("cannot acknowledge")(error),
+        })
     })?;
     drop(map);
     Ok(pool.close()?)
