@@ -7,7 +7,7 @@ use std::io;
 #[non_exhaustive]
 pub enum Error {
     /// The server cannot listen at an address.
-    #[error("cannot listen at {at}: {source}; free the address, or choose another")]
+    #[error("cannot listen at {at}: {source}; free the address, or choose another port or address")]
     Listen {
         /// The address or path.
         at: String,

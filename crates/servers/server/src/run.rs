@@ -110,7 +110,7 @@ fn run(
         guarantee = promise.guarantee,
         sync = store.log().map(|log| log.mode().name()),
         starts = store.starts(),
-        "store opened"
+        "pool opened"
     );
     let processors = std::thread::available_parallelism().map_or(1, NonZero::get);
     let threads = match options.threads {

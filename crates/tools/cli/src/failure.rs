@@ -72,7 +72,7 @@ pub enum Failure {
     },
     /// No store is in this directory.
     #[error(
-        "there is no store in {}; name another by --store, or let load or put create it by --create",
+        "there is no store in {}; create it by `load --create` or `put --create`, or name another by --store",
         .0.display()
     )]
     NoStore(PathBuf),
@@ -154,8 +154,8 @@ fn told(error: &pando::Error) -> String {
     use pando::Error;
     match error {
         Error::PoolNotFound { path } => format!(
-            "there is no pool at {}; name another by --pool or PANDO_POOL; if it had a log, name \
-             that by --log, and the pool is rebuilt; or let load or put create it by --create",
+            "there is no pool at {}; create it by `load --create` or `put --create`, or name another by \
+             --pool or PANDO_POOL; if it had a log, name that by --log, and the pool is rebuilt",
             path.display()
         ),
         Error::PoolSizeDiffers { path, found, expected } => format!(
@@ -167,6 +167,9 @@ fn told(error: &pando::Error) -> String {
             "{error}; or run `pando --pool {} upgrade --with PROGRAM`, which does this for all maps",
             path.display()
         ),
+        Error::MapNotFound { name, present } if name == "main" && !present.is_empty() => {
+            format!("{error}; commands use \"main\" unless --map names another")
+        }
         Error::PoolExists { path } => {
             format!("{} is there already; name another path", path.display())
         }

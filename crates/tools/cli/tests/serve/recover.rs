@@ -113,7 +113,7 @@ fn the_log_says_what_was_opened_when_the_server_is_ready_and_why_it_ends() {
             break;
         }
     }
-    assert!(log.contains("store opened"), "{log}");
+    assert!(log.contains("pool opened"), "{log}");
     assert!(log.contains(&pool.display().to_string()) && log.contains("guarantee="), "{log}");
     for signal in ["-HUP", "-TERM"] {
         let sent = Command::new("kill").args([signal, &server.id().to_string()]).status();

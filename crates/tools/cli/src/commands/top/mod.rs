@@ -37,7 +37,9 @@ pub fn run(arguments: &TopArguments) -> Result<(), Failure> {
     }
     // Before the terminal changes its mode, so that an error message stays visible.
     let first = server.ask()?;
-    let mut terminal = ratatui::try_init().map_err(Failure::system("cannot take the terminal"))?;
+    let mut terminal = ratatui::try_init().map_err(Failure::system(
+        "cannot take the terminal; --once prints the figures as plain text",
+    ))?;
     let shown = show(&mut terminal, server, first);
     let restored = ratatui::try_restore().map_err(Failure::system("cannot restore the terminal"));
     shown.and(restored)
