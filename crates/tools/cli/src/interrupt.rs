@@ -5,6 +5,7 @@
 //! thread of the command: a pool survives that end at any instruction.
 
 use std::fs;
+use std::io::{IsTerminal, Write};
 
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -12,16 +13,23 @@ use signal_hook::low_level::emulate_default_handler;
 
 use crate::failure::Failure;
 
-/// Calls `last_words` when one of the signals comes, in a thread of its own, and then ends the
-/// process by it. A signal that the process ignores, as a background job of a script does SIGINT,
-/// is ignored further on.
-pub fn before_the_end(last_words: impl FnOnce() + Send + 'static) -> Result<(), Failure> {
+/// Calls `last_words` when one of the signals comes, in a thread of its own, says what it returns,
+/// and then ends the process by the signal. A signal that the process ignores, as a background job
+/// of a script does SIGINT, is ignored further on.
+pub fn before_the_end(
+    last_words: impl FnOnce() -> Option<String> + Send + 'static,
+) -> Result<(), Failure> {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let watched = [SIGINT, SIGTERM].into_iter().filter(|signal| !is_ignored(&status, *signal));
     let mut signals = Signals::new(watched).map_err(Failure::system("cannot watch for signals"))?;
     let wait = move || {
         if let Some(signal) = signals.forever().next() {
-            last_words();
+            if let Some(words) = last_words() {
+                // A terminal has shown `^C`, and maybe a bar, in the present line.
+                let gap = if std::io::stderr().is_terminal() { "\n" } else { "" };
+                // If standard error is closed, no message is possible.
+                let _ = writeln!(std::io::stderr(), "{gap}pando: interrupted{words}");
+            }
             // It returns only if the system refuses; the command then goes on.
             let _ = emulate_default_handler(signal);
         }

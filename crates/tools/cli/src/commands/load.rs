@@ -178,17 +178,16 @@ fn last_words(
     progress: &Arc<Progress>,
     counts: &Arc<Counts>,
     arguments: &LoadArguments,
-) -> impl FnOnce() + Send + 'static {
+) -> impl FnOnce() -> Option<String> + Send + 'static {
     let (progress, counts) = (Arc::downgrade(progress), counts.clone());
     let skip = if arguments.insert { " with --on-error skip" } else { "" };
     move || {
-        if let Some(progress) = progress.upgrade() {
-            progress.note(&format!(
-                "pando: interrupted after {}: loaded {}; load the input again{skip} to complete it",
-                time_text(progress.elapsed()),
-                counted(counts.loaded(), "record"),
-            ));
-        }
+        let elapsed = progress.upgrade()?.elapsed();
+        let loaded = counted(counts.loaded(), "record");
+        let elapsed = time_text(elapsed);
+        Some(format!(
+            " after {elapsed}: loaded {loaded}; load the input again{skip} to complete it"
+        ))
     }
 }
 

@@ -1,7 +1,7 @@
 //! The files of a tour, and their removal.
 
 use std::ffi::CString;
-use std::io::{self, Write};
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -67,24 +67,22 @@ impl Place {
         std::fs::remove_file(&self.pool_path).map_err(Failure::file("remove", &self.pool_path))
     }
 
-    /// Ends the child, removes everything that is not kept, and says so: for a tour that a signal
-    /// ends.
-    pub fn last_words(&self, running: Running) -> impl FnOnce() + Send + 'static {
+    /// For a tour that a signal ends: ends the child, removes everything that is not kept, and says
+    /// so.
+    pub fn last_words(&self, running: Running) -> impl FnOnce() -> Option<String> + Send + 'static {
         let (folder, pool, keep) = (self.folder_path.clone(), self.pool_path.clone(), self.keep);
         move || {
             running.kill_for_good();
-            let told = if keep {
-                format!("the tour's files stay: {} and {}", folder.display(), pool.display())
+            Some(if keep {
+                format!("; the tour's files stay: {} and {}", folder.display(), pool.display())
             } else {
                 // The pool may not be there yet, and is in the folder unless its path was given.
                 let _ = std::fs::remove_file(&pool);
                 match std::fs::remove_dir_all(&folder) {
-                    Ok(()) => "the tour's files are removed".to_owned(),
-                    Err(error) => format!("cannot remove {}: {error}", folder.display()),
+                    Ok(()) => "; the tour's files are removed".to_owned(),
+                    Err(error) => format!("; cannot remove {}: {error}", folder.display()),
                 }
-            };
-            // If standard error is closed, no message is possible.
-            let _ = writeln!(io::stderr(), "pando: interrupted; {told}");
+            })
         }
     }
 
