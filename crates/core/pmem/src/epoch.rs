@@ -40,6 +40,7 @@
 
 use std::cell::Cell;
 use std::marker::PhantomData;
+use std::mem::ManuallyDrop;
 use std::sync::atomic::{Ordering, fence};
 use std::time::Duration;
 
@@ -66,6 +67,16 @@ const COLLECT_AT_MOST: usize = 64;
 pub struct Guard<'pool, D: Domain> {
     pool: &'pool Pool<D>,
     /// The data of the slot in which this thread is pinned.
+    local: &'pool Local,
+    lease: Word<'pool, D>,
+    not_send: PhantomData<*mut ()>,
+}
+
+/// A pin of the thread for one read ([`Pool::pin_for_read`]). It protects as a [`Guard`] does, but
+/// keeps no note of damage. So its thread uses nothing that it has read if a check has failed.
+#[derive(Debug)]
+pub struct ReadPin<'pool, D: Domain> {
+    pool: &'pool Pool<D>,
     local: &'pool Local,
     lease: Word<'pool, D>,
     not_send: PhantomData<*mut ()>,
@@ -413,15 +424,45 @@ impl<T: Copy> Drop for Restore<'_, T> {
     }
 }
 
+/// Ends one pin of the thread that is pinned in the slot of `local` by `lease`.
+#[inline(always)]
+fn unpin<D: Domain>(local: &Local, lease: Word<'_, D>) {
+    let held = local.pins.get() - 1;
+    local.pins.set(held);
+    if held == 0 {
+        // No other thread changes the lease of a pinned thread.
+        lease.store_transient(lease.load_unobserved() & VERSION);
+    }
+}
+
 impl<D: Domain> Drop for Guard<'_, D> {
     #[inline(always)]
     fn drop(&mut self) {
-        let pins = &self.local.pins;
-        let held = pins.get() - 1;
-        pins.set(held);
-        if held == 0 {
-            // No other thread changes the lease of a pinned thread.
-            self.lease.store_transient(self.lease.load_unobserved() & VERSION);
-        }
+        unpin(self.local, self.lease);
+    }
+}
+
+impl<'pool, D: Domain> ReadPin<'pool, D> {
+    /// The pin of a thread that is pinned in the slot of `local` by `lease`, and that is counted
+    /// there.
+    #[inline(always)]
+    pub(crate) fn new(pool: &'pool Pool<D>, local: &'pool Local, lease: Word<'pool, D>) -> Self {
+        Self { pool, local, lease, not_send: PhantomData }
+    }
+
+    /// The same pin, as a guard that keeps notes of damage from now on.
+    #[inline]
+    pub fn into_guard(self) -> Guard<'pool, D> {
+        let Self { pool, local, lease, .. } = *ManuallyDrop::new(self);
+        local.forget_damage();
+        damage::forget();
+        Guard::new(pool, local, lease)
+    }
+}
+
+impl<D: Domain> Drop for ReadPin<'_, D> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        unpin(self.local, self.lease);
     }
 }

@@ -61,7 +61,7 @@ pub mod write_back;
 
 pub use alloc::{BLOCK_ALIGN, Block, Exchange, Reservation, Usage, block_bytes};
 pub use domain::{Adr, Domain, Process};
-pub use epoch::{Guard, Participant};
+pub use epoch::{Guard, Participant, ReadPin};
 pub use error::{Error, Result};
 pub use exclusive::Exclusive;
 pub use log_name::LogName;
@@ -72,4 +72,4 @@ pub use pool::{Compacted, CreateOptions, OpenPool, Pool, Unpublished, draw_id, r
 pub use processes::ProcessSeen;
 pub use slots::ReserveAccess;
 pub use sys::Process as ProcessHere;
-pub use word::{NOTHING_BYTES, Part, Word, Words};
+pub use word::{NOTHING_BYTES, Part, Word, Words, word_index};

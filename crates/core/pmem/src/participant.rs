@@ -80,11 +80,11 @@
 //! A forked child has the leases of the thread that forked, but not the pool's file: it frees
 //! nothing, and it gets no guard. (It has its own copy of anonymous memory.)
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::damage;
 use crate::domain::Domain;
-use crate::epoch::Guard;
+use crate::epoch::{Guard, ReadPin};
 use crate::error::{Error, Result};
 use crate::layout::{EPOCH_OFF, FIRST_PARTICIPANTS, PARTICIPANT_BYTES, PARTICIPANTS_HIGH_OFF};
 use crate::lease::{self, Lease, PINNED, VERSION, announced};
@@ -224,10 +224,7 @@ impl<D: Domain> Pool<D> {
     /// Pins by a lease of this pool, unless another thread has taken the slot.
     #[inline(always)]
     fn pin_leased(&self, lease: &Lease) -> Option<Guard<'_, D>> {
-        // SAFETY: the lease is of this pool, since no other pool ever has its uid. The word lies in
-        // the pool's mapping and is only accessed atomically; the `Local` belongs to the pool's
-        // `Slots`. Both live as long as the pool.
-        let (word, local) = unsafe { (&*lease.word, &*lease.local) };
+        let (word, local) = self.leased(lease);
         // Relaxed, and not observed: if the value is old, the CAS fails; if this thread is pinned,
         // no other thread changes it.
         let found = word.load(Ordering::Relaxed);
@@ -243,6 +240,35 @@ impl<D: Domain> Pool<D> {
             return None;
         }
         Some(Guard::new(self, local, word))
+    }
+
+    /// Pins the calling thread for a read that finds no damage, or drops what it has read. `None`
+    /// where [`pin`](Self::pin) takes more than one step: the thread is pinned already, or has used
+    /// another pool last, or has no slot.
+    #[inline(always)]
+    pub fn pin_for_read(&self) -> Option<ReadPin<'_, D>> {
+        let lease = lease::last();
+        if lease.uid != self.uid() {
+            return None;
+        }
+        let (word, local) = self.leased(&lease);
+        // Relaxed, and not observed: as in `pin_leased`.
+        if word.load(Ordering::Relaxed) != lease.version {
+            return None;
+        }
+        let word = Word::new(word);
+        self.announce(word, lease.version, lease.version)?;
+        local.pins.set(1);
+        Some(ReadPin::new(self, local, word))
+    }
+
+    /// The lease word and the data of the slot of a lease of this pool.
+    #[inline(always)]
+    fn leased(&self, lease: &Lease) -> (&AtomicU64, &Local) {
+        // SAFETY: the lease is of this pool, since no other pool ever has its uid. The word lies in
+        // the pool's mapping and is only accessed atomically; the `Local` belongs to the pool's
+        // `Slots`. Both live as long as the pool.
+        unsafe { (&*lease.word, &*lease.local) }
     }
 
     /// Pins the calling thread in `version`, by the lease `word`, which held `found`. None if

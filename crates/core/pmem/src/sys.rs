@@ -5,7 +5,7 @@ use std::io;
 use std::marker::PhantomData;
 use std::os::fd::AsRawFd;
 use std::path::Path;
-use std::ptr;
+use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -21,7 +21,7 @@ use crate::testing::refusal;
 /// faults.
 #[derive(Clone, Debug)]
 pub struct Mapping {
-    base: *mut u8,
+    base: NonNull<u8>,
     bytes: usize,
     /// Keeps the range mapped.
     _region: Arc<Region>,
@@ -57,7 +57,7 @@ impl Mapping {
         let reserves_none = if cfg!(miri) { 0 } else { libc::MAP_NORESERVE };
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | reserves_none;
         let region = Region::map(ptr::null_mut(), usize_of(bytes)?, READ_WRITE, flags, None, None)?;
-        Ok(Self { base: region.base, bytes: region.bytes, _region: Arc::new(region) })
+        Ok(Self { base: region.first_byte()?, bytes: region.bytes, _region: Arc::new(region) })
     }
 
     /// Maps `file`, shared; with `sync`, write-backs through the mapping are durable (DAX).
@@ -73,13 +73,13 @@ impl Mapping {
         let region = Region::map(near, bytes, READ_WRITE, flags, Some(file), process)?;
         // SAFETY: advice on a new mapping. It changes what a fork copies, and no content.
         check(unsafe { libc::madvise(region.base.cast(), bytes, libc::MADV_DONTFORK) })?;
-        Ok(Self { base: region.base, bytes, _region: Arc::new(region) })
+        Ok(Self { base: region.first_byte()?, bytes, _region: Arc::new(region) })
     }
 
     /// The first byte.
     #[inline(always)]
     pub fn base(&self) -> *mut u8 {
-        self.base
+        self.base.as_ptr()
     }
 
     /// Length of the reserved range.
@@ -101,7 +101,7 @@ impl Mapping {
         if first < end {
             let (first, bytes) = (first as usize, (end - first) as usize);
             // SAFETY: the request is for a part of this object's mapping, and changes no content.
-            unsafe { libc::madvise(self.base.add(first).cast(), bytes, libc::MADV_COLLAPSE) };
+            unsafe { libc::madvise(self.base().add(first).cast(), bytes, libc::MADV_COLLAPSE) };
         }
     }
 
@@ -115,7 +115,7 @@ impl Mapping {
         // SAFETY: the advice is on a part of this object's mapping, and changes no content. A
         // refusal leaves small pages, which is no error.
         unsafe {
-            libc::madvise(self.base.add(from).cast(), self.bytes - from, libc::MADV_HUGEPAGE);
+            libc::madvise(self.base().add(from).cast(), self.bytes - from, libc::MADV_HUGEPAGE);
         }
     }
 
@@ -129,7 +129,11 @@ impl Mapping {
         // SAFETY: the range lies in the mapping. Its content becomes zero, as by stores to words:
         // the caller holds the chunks there, and no other thread reads them.
         check(unsafe {
-            libc::madvise(self.base.add(from as usize).cast(), bytes as usize, libc::MADV_DONTNEED)
+            libc::madvise(
+                self.base().add(from as usize).cast(),
+                bytes as usize,
+                libc::MADV_DONTNEED,
+            )
         })?;
         Ok(true)
     }
@@ -163,6 +167,10 @@ impl Region {
             return Err(io::Error::last_os_error());
         }
         Ok(Self { base: base.cast(), bytes, process })
+    }
+
+    fn first_byte(&self) -> io::Result<NonNull<u8>> {
+        NonNull::new(self.base).ok_or_else(|| io::Error::other("mapped at address zero"))
     }
 }
 

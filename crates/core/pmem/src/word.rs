@@ -166,6 +166,13 @@ pub const NOTHING_BYTES: u64 = 4096;
 static NOTHING: [AtomicU64; NOTHING_BYTES as usize / 8] =
     [const { AtomicU64::new(0) }; NOTHING_BYTES as usize / 8];
 
+/// The number of words before the one at `off`. If `off` is no multiple of 8, a larger number than
+/// any pool has.
+#[inline(always)]
+pub fn word_index(off: u64) -> u64 {
+    off.rotate_right(3)
+}
+
 /// Neighbouring words of a pool, for reads. It is checked once that they lie in the pool.
 #[derive(Debug)]
 pub struct Words<'pool, D> {
@@ -230,12 +237,40 @@ impl<'pool, D: Domain> Words<'pool, D> {
     /// from damaged data, and damage is noted, as by [`load`](Self::load).
     #[inline(always)]
     pub fn part<const N: usize>(self, first: u64) -> Option<Part<'pool, D, N>> {
-        let words = self.words.get(first as usize..).and_then(<[_]>::first_chunk);
-        let Some(words) = words else {
+        let part = self.chunk(first);
+        if part.is_none() {
             damage::note_behind(self.words);
-            return None;
-        };
+        }
+        part
+    }
+
+    /// Like [`part`](Self::part), for a caller that reads again in another way: notes nothing.
+    #[inline(always)]
+    pub fn chunk<const N: usize>(self, first: u64) -> Option<Part<'pool, D, N>> {
+        // The end is checked once.
+        let first = first as usize;
+        let words = self.words.get(first..first.checked_add(N)?)?.as_array()?;
         Some(Part { words, domain: PhantomData })
+    }
+
+    /// Prefetches the line of word `index`, which may be any.
+    #[inline(always)]
+    pub fn prefetch(self, index: u64) {
+        let address = self.words.as_ptr().wrapping_add(index as usize).cast::<u8>();
+        D::observe_prefetch(address as usize);
+        prefetch::for_read(address);
+    }
+
+    /// The words from word `first` on; `None` beyond the end. Notes nothing.
+    #[inline(always)]
+    pub fn skip(self, first: u64) -> Option<Self> {
+        self.words.get(first as usize..).map(Self::new)
+    }
+
+    /// The first `count` words; `None` if there are fewer. Notes nothing.
+    #[inline(always)]
+    pub fn take(self, count: u64) -> Option<Self> {
+        self.words.get(..count as usize).map(Self::new)
     }
 
     /// Loads the eight words from word `first` on. If they do not all exist, the result is zeros,
@@ -282,6 +317,14 @@ pub struct Part<'pool, D, const N: usize> {
     words: &'pool [AtomicU64; N],
     domain: PhantomData<D>,
 }
+
+impl<D, const N: usize> Clone for Part<'_, D, N> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<D, const N: usize> Copy for Part<'_, D, N> {}
 
 impl<D: Domain, const N: usize> Part<'_, D, N> {
     /// Loads word `index`. Panics beyond the end, like an array.

@@ -27,7 +27,7 @@ use crate::sharing::Sharing;
 use crate::slots::Slots;
 use crate::superblock;
 use crate::sys::{LockedFile, Mapping};
-use crate::word::{Word, Words};
+use crate::word::{Word, Words, word_index};
 use crate::write_back::LINE_BYTES;
 
 /// A memory-mapped pool under the persistence domain `D`.
@@ -73,13 +73,6 @@ pub struct Pool<D: Domain> {
     /// Does the work that threads have deferred, before the epoch is raised.
     pub(crate) deferred_work: OnceLock<fn(&Self, u64)>,
     domain: PhantomData<D>,
-}
-
-/// The number of words before the one at `off`. If `off` is no multiple of 8, a larger number than
-/// any pool has.
-#[inline(always)]
-fn word_index(off: u64) -> u64 {
-    off.rotate_right(3)
 }
 
 impl<D: Domain> Pool<D> {
@@ -152,6 +145,17 @@ impl<D: Domain> Pool<D> {
             let first = self.mapping.base().add(off as usize).cast();
             std::slice::from_raw_parts(first, count as usize)
         }))
+    }
+
+    /// All words of the pool, as far as this process knows: another process may have grown it.
+    #[inline(always)]
+    pub fn all_words(&self) -> Words<'_, D> {
+        let count = self.end_words.load(Ordering::Relaxed);
+        // SAFETY: these words lie in the mapping. Words are only accessed atomically, and the
+        // mapping lives as long as the pool.
+        Words::new(unsafe {
+            std::slice::from_raw_parts(self.mapping.base().cast(), count as usize)
+        })
     }
 
     /// Whether the words are in the pool, beyond the end that this process knows; notes the damage

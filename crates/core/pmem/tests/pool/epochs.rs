@@ -268,3 +268,41 @@ fn blocks_that_an_idle_thread_freed_serve_others() {
         assert_eq!((waiting, serves), (0, true));
     });
 }
+
+/// Whether a thread is pinned.
+fn is_pinned(pool: &Pool<Process>) -> bool {
+    pool.participants().iter().any(|participant| participant.pinned_for_epochs.is_some())
+}
+
+#[test]
+fn a_pin_for_a_read_lasts_as_long_as_its_guards() {
+    let pool = Pool::<Process>::anonymous(&options(16)).unwrap();
+    assert!(pool.pin_for_read().is_none(), "the thread has no slot");
+    let guard = pool.pin().unwrap();
+    assert!(pool.pin_for_read().is_none(), "it is pinned");
+    drop(guard);
+    assert!(!is_pinned(&pool));
+    let pin = pool.pin_for_read().expect("a slot");
+    assert!(is_pinned(&pool) && pool.pin_for_read().is_none());
+    let guard = pool.pin().unwrap();
+    drop(pin);
+    assert!(is_pinned(&pool), "the guard is left");
+    drop(guard);
+    assert!(!is_pinned(&pool));
+    let guard = pool.pin_for_read().expect("a slot").into_guard();
+    assert!(is_pinned(&pool));
+    drop(guard);
+    assert!(!is_pinned(&pool));
+}
+
+#[test]
+fn a_guard_of_a_pin_for_a_read_begins_without_a_note() {
+    let pool = Pool::<Process>::anonymous(&options(16)).unwrap();
+    drop(pool.pin().unwrap());
+    let pin = pool.pin_for_read().expect("a slot");
+    let _ = pool.word(1 << 50);
+    let guard = pin.into_guard();
+    assert_eq!(guard.damage(), None);
+    guard.note_damage(128);
+    assert_eq!(guard.damage(), Some(128));
+}
