@@ -14,15 +14,17 @@
 //!   before the descent began. A reader may use it. A writer finds it sealed and starts again.
 
 use std::marker::PhantomData;
+use std::sync::atomic::Ordering;
 
-use pando_pmem::{Domain, mutant};
+use pando_pmem::{Domain, Pool, Words, mutant, word_index};
+use pando_pmwcas::CONTROL_BITS;
 use pando_tree::context::Context;
 use pando_tree::key::Side;
 
 use crate::guess::Span;
 use crate::layout::{Link, MAX_HEIGHT};
 use crate::node::{Inner, Leaves, Node, Probe};
-use crate::numbers::descend_numbers;
+use crate::numbers::descend;
 
 /// The inner nodes of one tree.
 #[derive(Clone, Copy, Debug)]
@@ -266,20 +268,37 @@ impl<L: Leaves> Upper<L> {
     pub fn find_leaf<D: Domain>(&self, context: Context<'_, D>, probe: Probe<'_>) -> Node {
         let root = Link::at(context, self.root_off);
         let link = match probe.number {
-            Some(number) => descend_numbers::<D, L>(context, root, number),
+            Some(number) => Self::link_for(context.pool(), root, number),
             None => root,
         };
+        Self::find_below(context, link, probe.bytes)
+    }
+
+    /// The same for a number, without a guard: a link on the way to the leaf, and nearly always
+    /// that to the leaf. The caller is pinned, and checks what the link leads to. `None` if the
+    /// root is being changed. `all` are all words of the pool.
+    #[inline(always)]
+    pub fn seek<D: Domain>(&self, all: Words<'_, D>, number: u64) -> Option<Link> {
+        // Acquire: as in `Pmwcas::read`.
+        let root = all.get(word_index(self.root_off), Ordering::Acquire)?;
+        (root & CONTROL_BITS == 0).then(|| descend::<D, L>(all, Link(root), number))
+    }
+
+    // A function of its own with few values to keep, because most writes begin with it: within an
+    // operation, processors have too few registers for it.
+    #[inline(never)]
+    fn link_for<D: Domain>(pool: &Pool<D>, root: Link, number: u64) -> Link {
+        descend::<D, L>(pool.all_words(), root, number)
+    }
+
+    /// The leaf for `key` below the node that `link` names, or this node. It is
+    /// [`descend`](Self::descend) written out: there, the closure would be a call.
+    #[inline(always)]
+    pub fn find_below<D: Domain>(context: Context<'_, D>, link: Link, key: &[u8]) -> Node {
         let found = Node::at(context, link);
         if found.is_leaf() {
             return found;
         }
-        Self::find_below(context, link, probe.bytes)
-    }
-
-    /// The leaf for `key` below the node that `link` names. It is [`descend`](Self::descend)
-    /// written out: there, the closure would be a call.
-    #[inline(always)]
-    fn find_below<D: Domain>(context: Context<'_, D>, link: Link, key: &[u8]) -> Node {
         let link = Self::link_below(context, link, key);
         let found = Node::at(context, link);
         if found.is_leaf() { found } else { Node::nothing(context, link) }

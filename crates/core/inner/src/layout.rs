@@ -95,6 +95,15 @@ impl Header {
     }
 }
 
+/// The number of separators of an inner node whose keys have no common bytes, by its first word;
+/// `None` of any other.
+#[inline(always)]
+pub(crate) fn separators_of(header: u64) -> Option<u64> {
+    // Of any other word, a greater number remains: one comparison checks all.
+    let rest = ((header >> 32) as u32).wrapping_sub((Kind::Inner as u32) << 24 | 1);
+    (rest < 0xFFFF).then_some(u64::from(rest))
+}
+
 /// The third word of a node; never changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
@@ -110,6 +119,12 @@ impl Shape {
     /// The word.
     pub fn encode(self) -> u64 {
         self.slots << 48 | self.sorted_at << 16 | self.record_bytes
+    }
+
+    /// The word of an inner node with `children` children, if its keys have 8 bytes.
+    #[inline(always)]
+    pub(crate) fn of_numbers(children: u64) -> u64 {
+        (HEADER_BYTES + children * 8) << 16 | 8
     }
 
     /// What the word says.
@@ -177,6 +192,14 @@ impl Link {
         self.0 & ((1 << HINT_SHIFT) - 1)
     }
 
+    /// The number of words in the pool before the node. If the offset is no multiple of 8, a larger
+    /// number than any pool has.
+    #[inline(always)]
+    pub fn word_index(self) -> u64 {
+        // As `pando_pmem::word_index` of the offset, without a mask.
+        (self.0 << (u64::BITS - HINT_SHIFT)).rotate_right(u64::BITS - HINT_SHIFT + 3)
+    }
+
     /// The hint as PMwCAS stores it.
     #[inline(always)]
     pub fn hint_bits(self) -> u16 {
@@ -187,8 +210,8 @@ impl Link {
     #[inline(always)]
     pub fn hint(self) -> Hint {
         match self.hint_bits() {
-            0 => Hint::None,
             bits if bits & LEAF_HINT != 0 => Hint::Leaf(bits & (LEAF_HINT - 1)),
+            0 => Hint::None,
             bits => Hint::Inner { children: u64::from(bits) },
         }
     }
@@ -233,6 +256,10 @@ mod tests {
         assert_eq!(header.encode(), 0x01A5_0012_0000_0800);
         assert_eq!(Header::of(header.encode()), header);
         assert!(Header::is_possible(header.encode()));
+        assert_eq!(separators_of(0x0200_0012_0000_0800), Some(0x11));
+        assert_eq!(separators_of(0x0200_FFFF_0000_0800), Some(0xFFFE));
+        let others = [0x0200_0000, 0x0201_0012, 0x0100_0012, 0x0300_0012, 0x0201_0000, 0];
+        assert!(others.iter().all(|word| separators_of(word << 32).is_none()));
         for damaged in [0, 0x0300_0000_0000_0000, 0x0200_0000_0000_0800] {
             assert!(!Header::is_possible(damaged), "{damaged:x}");
         }
@@ -246,6 +273,9 @@ mod tests {
         let leaf = Link::new(0x1234_5678_9ABC, Hint::Leaf(0x18F));
         assert_eq!(leaf.0, 0x098F_1234_5678_9ABC);
         assert_eq!((leaf.off(), leaf.hint()), (0x1234_5678_9ABC, Hint::Leaf(0x18F)));
+        for link in [leaf.0, 0x0FFF_FFFF_FFFF_FFF8, 0x0FFF_0000_0000_0040, 7, 0].map(Link) {
+            assert_eq!(link.word_index(), pando_pmem::word_index(link.off()), "{link:x?}");
+        }
         let inner = Link::new(64, Hint::Inner { children: 253 });
         assert_eq!((inner.0, inner.hint()), (0x00FD_0000_0000_0040, Hint::Inner { children: 253 }));
         assert_eq!(Link::new(64, Hint::Leaf(2048)).hint(), Hint::None);

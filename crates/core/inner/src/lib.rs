@@ -55,6 +55,6 @@ pub use content::{InnerContent, NewNode, write_slices};
 pub use descent::{Fence, Fenced, Path, Step, Upper};
 pub use install::{Anchor, Gone, Outcome, Parent, Progress};
 pub use merge::MOST_RACES;
-pub use node::{Inner, Leaves, Node, Probe, prefetch_searched};
+pub use node::{Inner, Leaves, Node, Probe, each_searched};
 pub use split::{Halves, separator_between};
 pub use teardown::next_unit;

@@ -18,10 +18,11 @@ const MAX_FEW: u64 = 16;
 
 /// What this crate has to know of an index's leaves.
 pub trait Leaves: Copy {
-    /// Prefetches lines of the leaf at `off` that a search reads, as far as the `hint` of its link
-    /// tells them; the first line is prefetched already. `distance` is that of the key from the
-    /// leaf's lower bound, as far as that is known, if both have eight bytes.
-    fn prefetch<D: Domain>(pool: &Pool<D>, off: u64, hint: u16, distance: u64);
+    /// Prefetches lines of a leaf that a search reads, as far as the `hint` of its link tells them;
+    /// the first line is prefetched already. `prefetch` prefetches the line at an offset in the
+    /// leaf. `distance` is that of the key from the leaf's lower bound, as far as that is known, if
+    /// both have eight bytes.
+    fn prefetch(prefetch: impl Fn(u64), hint: u16, distance: u64);
 }
 
 impl Link {
@@ -45,7 +46,8 @@ impl Link {
         match (self.hint(), number) {
             (Hint::None, _) => pool.prefetch(off + 64),
             (Hint::Leaf(hint), _) => {
-                L::prefetch(pool, off, hint, number.unwrap_or(0).wrapping_sub(span.low));
+                let distance = number.unwrap_or(0).wrapping_sub(span.low);
+                L::prefetch(|at| pool.prefetch(off + at), hint, distance);
             }
             (Hint::Inner { children }, Some(number)) => {
                 let guess = span.guess(number, children - 1);
@@ -63,9 +65,16 @@ impl Link {
 /// Prefetches lines among the numbers at `start` that a search reads first; `eighth` of their
 /// bytes.
 #[inline(always)]
-pub fn prefetch_searched<D: Domain>(pool: &Pool<D>, start: u64, eighth: u64) {
+pub(crate) fn prefetch_searched<D: Domain>(pool: &Pool<D>, start: u64, eighth: u64) {
+    each_searched(eighth, |at| pool.prefetch(start + at));
+}
+
+/// Calls `prefetch` with the places, behind the first of some numbers, that a search of the numbers
+/// reads first; `eighth` of their bytes.
+#[inline(always)]
+pub fn each_searched(eighth: u64, prefetch: impl Fn(u64)) {
     for turn in [4, 2, 6, 1, 3, 5, 7] {
-        pool.prefetch(start + eighth * turn);
+        prefetch(eighth * turn);
     }
 }
 
@@ -185,18 +194,6 @@ pub struct Inner {
 }
 
 impl Inner {
-    /// The inner node that `link` names, if all its separators have eight bytes.
-    #[inline(always)]
-    pub(crate) fn uniform_at<D: Domain>(context: Context<'_, D>, link: Link) -> Option<Self> {
-        let off = link.off();
-        let words = context.pool().words_within(off, HEADER_BYTES / 8)?;
-        // Relaxed: as in `Node::at`.
-        let (header, shape) = (words.at(0, Ordering::Relaxed), words.at(2, Ordering::Relaxed));
-        let node = Node { off, link, header, shape };
-        let is_inner = !node.is_leaf() && node.header().count > 0;
-        (is_inner && node.shape().is_uniform()).then_some(Self { node })
-    }
-
     /// The present status.
     pub fn status<D: Domain>(&self, context: Context<'_, D>) -> Status {
         Status(context.read(self.node.status_off()))

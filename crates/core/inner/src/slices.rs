@@ -25,9 +25,6 @@ use crate::layout::MAX_PREFIX_BYTES;
 /// A shorter prefix stays in the slices: to compare it would need a read of a key.
 const MIN_PREFIX_BYTES: usize = 4;
 
-/// So many keys are compared with the searched one after the other.
-const FEW: u64 = 8;
-
 /// The index of the first of `count` keys of 8 bytes that is at least `number` (with `above`:
 /// greater than it). The keys stand `stride` words apart in `words`, from word `first`.
 #[inline(always)]
@@ -59,29 +56,6 @@ pub fn search_numbers<D: Domain>(
         (low, size) = quartered(low, size, goes_right);
     }
     (0..size).fold(low, |position, index| position + goes_right(low + index))
-}
-
-/// Like [`search_numbers`], with `above`, for fewer than sixteen keys side by side.
-#[inline(always)]
-pub(crate) fn search_few<D: Domain>(
-    words: Words<'_, D>,
-    first: u64,
-    count: u64,
-    number: u64,
-) -> u64 {
-    if !words.reach(first + count) {
-        return 0;
-    }
-    // Relaxed: as in `search_numbers`.
-    let order = Ordering::Relaxed;
-    let goes_right = |key: u64| u64::from(key.swap_bytes() <= number);
-    // Of more than eight the first or the last eight, without a branch.
-    let start = match count {
-        ..FEW => 0,
-        _ => goes_right(words.at(first + FEW - 1, order)) * (count - FEW),
-    };
-    let few = count.min(FEW) as usize;
-    words.fold_every::<1, _>(first + start, few, order, start, |at, key| at + goes_right(key))
 }
 
 /// One step of a search among `size` keys from `low`: the quarter in which it continues.

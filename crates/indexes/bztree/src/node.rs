@@ -1,7 +1,7 @@
 //! What the search for a leaf needs to know: keys, and the lines of a leaf to prefetch.
 
-use pando_inner::{Leaves, prefetch_searched};
-use pando_pmem::{Domain, Pool};
+use pando_inner::{Leaves, each_searched};
+use pando_pmem::Domain;
 use pando_tree::context::Context;
 use pando_tree::value_block;
 
@@ -16,18 +16,18 @@ impl Leaves for BzLeaves {
     /// Of a range leaf the predicted bucket. Of any other the lines of the slots, and some of the
     /// sorted records.
     #[inline(always)]
-    fn prefetch<D: Domain>(pool: &Pool<D>, off: u64, hint: u16, distance: u64) {
+    fn prefetch(prefetch: impl Fn(u64), hint: u16, distance: u64) {
         if let Some(bucket_at) = pando_ranged::predicted_at(hint, distance) {
-            pool.prefetch(off + bucket_at);
-            pool.prefetch(off + bucket_at + 64);
+            prefetch(bucket_at);
+            prefetch(bucket_at + 64);
             return;
         }
         let LeafHint { searched_at, searched_bytes } = LeafHint::decode(hint);
         // Slots stand behind the slices and the equally long metadata, or begin in the first line.
         let slots_at = if searched_at == 0 { searched_bytes * 2 } else { 0 };
-        pool.prefetch(off + slots_at + 64);
-        pool.prefetch(off + slots_at + 128);
-        prefetch_searched(pool, off + searched_at, searched_bytes / 8);
+        prefetch(slots_at + 64);
+        prefetch(slots_at + 128);
+        each_searched(searched_bytes / 8, |at| prefetch(searched_at + at));
     }
 }
 
