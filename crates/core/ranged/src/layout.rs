@@ -254,6 +254,13 @@ impl ValueWord {
         (self.0 | self.0.wrapping_add(1 << STATE_SHIFT)) & (VERSIONED | CONTROL_BITS)
     }
 
+    /// Whether the key is present, and the word is neither versioned nor being changed.
+    #[inline(always)]
+    pub fn is_plain(self) -> bool {
+        const OTHER_BITS: u64 = CLOSED | VALUE_MASK;
+        self.0 & !OTHER_BITS == 1 << STATE_SHIFT
+    }
+
     /// Whether the class of its slot was changed. The value counts only with the key word of its
     /// time.
     #[inline(always)]
@@ -338,6 +345,12 @@ impl Geometry {
     /// The first line of a bucket.
     #[inline(always)]
     pub fn bucket_line(self, bucket: u64) -> u64 {
+        Self::first_line(bucket)
+    }
+
+    /// The first line of a bucket of any leaf.
+    #[inline(always)]
+    pub fn first_line(bucket: u64) -> u64 {
         HEAD_LINES + bucket * BUCKET_LINES
     }
 
@@ -423,9 +436,9 @@ pub fn predicted_at(hint: u16, distance: u64) -> Option<u64> {
     if hint & HINT == 0 {
         return None;
     }
-    let distance = distance.min(MAX_DISTANCE);
     let (multiplier, shift) = (u64::from(hint & 15) + 16, u32::from(hint >> 4 & 0x3F));
-    let bucket = Map::even_bucket(multiplier, shift, distance).min(MAX_BUCKETS - 1);
+    // As `Map::even_bucket`, but no bound of the distance is known.
+    let bucket = (distance.wrapping_mul(multiplier) >> shift).min(MAX_BUCKETS - 1);
     Some((HEAD_LINES + bucket * BUCKET_LINES) * LINE_BYTES)
 }
 
@@ -454,18 +467,67 @@ impl RangeShape {
     /// Checked: `None` if it is the shape of another leaf, or none that any code writes.
     #[inline(always)]
     pub fn decode(shape: Shape) -> Option<Self> {
-        let bits = shape.sorted_at;
-        if shape.slots != 0 || bits & MARK == 0 {
+        if shape.slots != 0 {
             return None;
         }
-        let geometry = Geometry { buckets: bits >> 24 & 15, overflow_lines: bits >> 28 & 7 };
-        let map = match bits >> 13 & 31 {
-            0 => Map::Uneven { shift: (bits >> 7 & 63) as u32 },
-            multiplier => Map::Even { multiplier, shift: (bits >> 18 & 63) as u32 },
+        let word = ShapeWord::of(shape.sorted_at)?;
+        let map = match word.multiplier() {
+            0 => Map::Uneven { shift: word.separator_shift() },
+            multiplier => Map::Even { multiplier, shift: word.shift() },
         };
-        let distance_bits = (bits >> 1 & 63) as u32;
-        let is_possible = geometry.buckets > 0 && matches!(distance_bits, 2..=CLASS_SHIFT);
-        is_possible.then_some(Self { geometry, map, key_words: KeyWords { distance_bits } })
+        Some(Self { geometry: word.geometry(), map, key_words: word.key_words() })
+    }
+}
+
+/// The bits of the third word of a range leaf: a get decodes only what it uses.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ShapeWord(u64);
+
+impl ShapeWord {
+    /// Checked, as [`RangeShape::decode`]: bits 47 to 16 of the third word, or more.
+    #[inline(always)]
+    pub fn of(bits: u64) -> Option<Self> {
+        let word = Self(bits);
+        let is_possible = bits >> MARK.ilog2() == 1
+            && word.buckets() > 0
+            && matches!(word.distance_bits(), 2..=CLASS_SHIFT);
+        is_possible.then_some(word)
+    }
+
+    #[inline(always)]
+    pub fn buckets(self) -> u64 {
+        self.0 >> 24 & 15
+    }
+
+    #[inline(always)]
+    pub fn geometry(self) -> Geometry {
+        Geometry { buckets: self.buckets(), overflow_lines: self.0 >> 28 & 7 }
+    }
+
+    /// Zero in an uneven leaf.
+    #[inline(always)]
+    pub fn multiplier(self) -> u64 {
+        self.0 >> 13 & 31
+    }
+
+    #[inline(always)]
+    pub fn shift(self) -> u32 {
+        (self.0 >> 18 & 63) as u32
+    }
+
+    #[inline(always)]
+    pub fn separator_shift(self) -> u32 {
+        (self.0 >> 7 & 63) as u32
+    }
+
+    #[inline(always)]
+    fn distance_bits(self) -> u32 {
+        (self.0 >> 1 & 63) as u32
+    }
+
+    #[inline(always)]
+    pub fn key_words(self) -> KeyWords {
+        KeyWords { distance_bits: self.distance_bits() }
     }
 }
 

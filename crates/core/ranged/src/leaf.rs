@@ -18,15 +18,14 @@
 use std::sync::atomic::Ordering;
 
 use pando_inner::Node;
-use pando_inner::layout::Link;
 use pando_pmem::{Domain, Words, mutant};
 use pando_pmwcas::CONTROL_BITS;
 use pando_tree::context::Context;
 
 use crate::layout::{
-    BUCKET_LINES, BUCKET_SLOTS, FREE, Geometry, KEY_CLOSED, KeyWords, LINE_BYTES, LINE_SLOTS,
-    LINE_WORDS, LOW_AT, MAX_DISTANCE, MAX_OVERFLOW_SLOTS, MAX_SLOTS, Map, Pair, RangeShape,
-    SEPARATORS_AT, State, ValueWord, is_same_class, is_taken,
+    BUCKET_LINES, FREE, Geometry, KEY_CLOSED, KeyWords, LINE_BYTES, LINE_SLOTS, LINE_WORDS, LOW_AT,
+    MAX_DISTANCE, MAX_OVERFLOW_SLOTS, MAX_SLOTS, Map, Pair, RangeShape, SEPARATORS_AT, State,
+    ValueWord, is_same_class, is_taken,
 };
 
 /// A range leaf.
@@ -37,15 +36,6 @@ pub struct RangeLeaf {
     pub(crate) shape: RangeShape,
     /// The lowest key that it may have.
     pub low: u64,
-}
-
-/// Words of a bucket.
-const BUCKET_WORDS: usize = (BUCKET_LINES * LINE_WORDS) as usize;
-
-/// The key word of slot `at` among the words of its bucket.
-#[inline(always)]
-fn word_of(at: u64) -> u64 {
-    at / LINE_SLOTS * LINE_WORDS + at % LINE_SLOTS
 }
 
 /// The key and value words of a line.
@@ -122,14 +112,9 @@ impl RangeLeaf {
     #[inline(always)]
     pub fn of<D: Domain>(context: Context<'_, D>, node: Node) -> Option<Self> {
         let shape = RangeShape::decode(node.shape())?;
-        Some(Self::with_words(node, shape, node.words(context)))
-    }
-
-    #[inline(always)]
-    fn with_words<D: Domain>(node: Node, shape: RangeShape, words: Words<'_, D>) -> Self {
         // Relaxed: the word that names the node published it, and was read with acquire.
-        let low = words.load(LOW_AT / 8, Ordering::Relaxed).swap_bytes();
-        Self { node, shape, low }
+        let low = node.words(context).load(LOW_AT / 8, Ordering::Relaxed).swap_bytes();
+        Some(Self { node, shape, low })
     }
 
     /// The lowest key that the leaf may have, as it lies in the leaf.
@@ -178,7 +163,7 @@ impl RangeLeaf {
     }
 
     #[cold]
-    fn uneven_bucket<D: Domain>(words: Words<'_, D>, buckets: u64, slice: u64) -> u64 {
+    pub(crate) fn uneven_bucket<D: Domain>(words: Words<'_, D>, buckets: u64, slice: u64) -> u64 {
         let separator = |index: u64| {
             let both = words.load(SEPARATORS_AT / 8 + index / 2, Ordering::Relaxed);
             both >> (index % 2 * 32) & 0xFFFF_FFFF
@@ -292,84 +277,6 @@ impl RangeLeaf {
             context.guard.note_damage(self.value_off(slot));
         }
         value
-    }
-
-    /// The value of `key`.
-    #[inline(always)]
-    pub fn get<D: Domain>(&self, context: Context<'_, D>, key: u64) -> Option<u64> {
-        self.get_in(context, self.node.words(context), key)
-    }
-
-    /// The value of `key` in the leaf `node`; the outer `None` if it is no range leaf. For most
-    /// gets: nothing else of the leaf is needed.
-    #[inline(always)]
-    pub fn find<D: Domain>(context: Context<'_, D>, node: Node, key: u64) -> Option<Option<u64>> {
-        let shape = RangeShape::decode(node.shape())?;
-        let words = node.words(context);
-        Some(Self::with_words(node, shape, words).get_in(context, words, key))
-    }
-
-    /// The value of `key`; `words` are those of the leaf.
-    ///
-    /// A slot of the key may be found behind one that was read as free: it was taken in between.
-    /// When the free slot was read, the key was absent. So *absent* is a right answer if the slot
-    /// that was found is empty or deleted; and one that is present is the current one.
-    #[inline(always)]
-    fn get_in<D: Domain>(
-        &self,
-        context: Context<'_, D>,
-        words: Words<'_, D>,
-        key: u64,
-    ) -> Option<u64> {
-        let distance = self.distance(key)?;
-        let bucket = self.bucket(words, distance);
-        let first = self.geometry().bucket_line(bucket);
-        let lines = words.part::<BUCKET_WORDS>(first * LINE_WORDS)?;
-        // Acquire: a later slot is read later, and values after all keys.
-        let keys: [u64; BUCKET_SLOTS as usize] =
-            std::array::from_fn(|at| lines.load(word_of(at as u64), Ordering::Acquire));
-        // Without branches: which slot the key has, no processor can predict.
-        let (mut found, mut any) = (BUCKET_SLOTS, 0);
-        for (at, &key_word) in keys.iter().enumerate().rev() {
-            any |= key_word;
-            if self.key_words().is_of(key_word, distance) {
-                found = at as u64;
-            }
-        }
-        if any & CONTROL_BITS != 0 {
-            // One of them is being changed: it may be that of the key.
-            return Self::get_further(context, self.node.link, key);
-        }
-        if found < BUCKET_SLOTS {
-            let (line, at) = (first + found / LINE_SLOTS, word_of(found));
-            // Once more: an index into the array of all would keep that in memory.
-            let key_word = lines.load(at, Ordering::Acquire);
-            let word = lines.load(at + LINE_SLOTS, Ordering::Acquire);
-            let value = ValueWord(word);
-            let is_settled = (key_word | word) & CONTROL_BITS == 0
-                && value.state() != State::Moved
-                // For the reason that `taken` has.
-                && (!value.has_version() || lines.load(at, Ordering::Acquire) == key_word)
-                && !Self::is_counted(words, line);
-            if is_settled {
-                return value.value(key_word);
-            }
-        } else if keys[BUCKET_SLOTS as usize - 1] == FREE {
-            // When the first free slot was read, no slot of the key was behind it.
-            return None;
-        }
-        Self::get_further(context, self.node.link, key)
-    }
-
-    /// The value of a key with a slot that is moved or being changed, or whose value may not be
-    /// durable, or whose bucket is full, closed or being changed. `link` names the leaf.
-    // With few values in registers: each get would write the whole leaf to memory for a reference.
-    #[cold]
-    #[inline(never)]
-    fn get_further<D: Domain>(context: Context<'_, D>, link: Link, key: u64) -> Option<u64> {
-        let leaf = Self::of(context, Node::at(context, link))?;
-        let distance = leaf.distance(key)?;
-        leaf.look(context, distance, Until::Current).current.and_then(Taken::value)
     }
 
     /// One pass over the slots of a key.

@@ -9,6 +9,7 @@
 //! decides which of its leaves are of this kind.
 //!
 //! * [`layout`](mod@layout): the bytes and the words. `leaf.rs`: reads, and what they check.
+//! * `get.rs`: gets that need no context.
 //! * `scan.rs`: how a scan copies records in the order of their keys.
 //! * `write.rs`: inserts, updates, deletes. `closing.rs`: how a leaf is closed.
 //! * `flush_counter.rs`: values that may not be durable, and how a reader finds that out.
@@ -31,6 +32,7 @@ mod audit;
 mod build;
 mod closing;
 mod flush_counter;
+mod get;
 mod layout;
 mod leaf;
 mod scan;
@@ -38,6 +40,7 @@ mod write;
 
 pub use build::{Bounds, build, bytes_for, bytes_of, capacity};
 pub use closing::Closed;
+pub use get::{Seen, see};
 pub use layout::{MAX_LEAF_BYTES, Pair, predicted_at};
 pub use leaf::{Count, RangeLeaf};
 pub use scan::Copied;

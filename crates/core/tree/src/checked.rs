@@ -19,8 +19,9 @@
 //! | keys of a scan ascend | `pando::Scan` | an error |
 //! | a map that is freed may be damaged anywhere | `Tree::next_unit` | damaged parts are skipped; the note is forgotten |
 //!
-//! A reader without a guard ([`OptimisticRead`](pando_pmem::OptimisticRead)) leaves no note. It
-//! reads zeros, which no consistent node has, and starts again with a guard.
+//! A reader without a guard leaves no note. An [`OptimisticRead`](pando_pmem::OptimisticRead) reads
+//! zeros, which no consistent node has, and starts again with a guard. A read under a
+//! [`ReadPin`](pando_pmem::ReadPin) ends at the first check that fails, and continues with a guard.
 //!
 //! A note is a store to memory of the thread (`pando-pmem`, `damage.rs`), without a call. It costs
 //! a get two stores, where it pins, and two tests, where it ends. All other checks replace a bounds

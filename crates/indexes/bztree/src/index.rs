@@ -1,10 +1,10 @@
 //! The tree as an index of a pool: `RangeIndex`, `Tree` and `IndexKind`.
 
 use pando_index::{Limits, RangeIndex, Result};
-use pando_inner::Node;
+use pando_inner::Upper;
 use pando_inner::layout::Link;
-use pando_pmem::Domain;
-use pando_ranged::RangeLeaf;
+use pando_pmem::{Domain, Pool, ReadPin};
+use pando_ranged::{Seen, see};
 use pando_tree::blocks::Reserved;
 use pando_tree::checked::{Steps, undamaged};
 use pando_tree::context::Context;
@@ -17,7 +17,7 @@ use pando_tree::maps::{Audit, Tree, Unit};
 use crate::build::{self, Room, Wanted};
 use crate::layout::LIMITS;
 use crate::leaf::{Leaf, Superseded};
-use crate::node::Probe;
+use crate::node::{BzLeaves, Probe};
 use crate::options::Options;
 use crate::teardown::values;
 use crate::tree::BzTree;
@@ -60,17 +60,20 @@ impl<D: Domain> Tree for BzTree<D> {
     /// Writes nothing that is shared, and allocates nothing.
     #[inline]
     fn read_with<R>(&self, key: &[u8], visit: impl FnOnce(&[u8]) -> R) -> Result<Option<R>> {
-        LIMITS.check_key(key)?;
-        let guard = self.pin()?;
-        let context = self.context(&guard);
-        let upper = pando_inner::Probe::new(key);
-        let leaf = self.upper().find_leaf(context, upper);
-        let found = upper.number.and_then(|number| RangeLeaf::find(context, leaf, number));
-        let Some(value) = found else {
-            return self.read_from(context, leaf.link, key, visit);
-        };
-        undamaged(&guard)?;
-        Ok(value.map(|value| visit(&value.to_le_bytes())))
+        if let Ok(&number) = <&[u8; 8]>::try_from(key)
+            && let Some(pin) = self.pool().pin_for_read()
+        {
+            let number = u64::from_be_bytes(number);
+            return match seek_and_see(self.pool(), self.upper(), number) {
+                (Seen::Value, value) => {
+                    drop(pin);
+                    Ok(Some(visit(&value.to_le_bytes())))
+                }
+                (Seen::Absent, _) => Ok(None),
+                (Seen::Unclear, link) => self.read_from(pin, Link(link), key, visit),
+            };
+        }
+        self.read_any(key, visit)
     }
 
     fn walk(&self, visit: &mut dyn FnMut(&[u8], &[u8])) -> Result<Audit> {
@@ -83,18 +86,49 @@ impl<D: Domain> Tree for BzTree<D> {
 }
 
 impl<D: Domain> BzTree<D> {
-    /// [`read_with`](Tree::read_with) from the leaf on that `link` names: with a key that is no
-    /// number, or in a leaf that is no range leaf.
+    /// [`read_with`](Tree::read_with) in the general way.
+    #[inline(never)]
+    fn read_any<R>(&self, key: &[u8], visit: impl FnOnce(&[u8]) -> R) -> Result<Option<R>> {
+        LIMITS.check_key(key)?;
+        let guard = &self.pin()?;
+        let context = self.context(guard);
+        let probe = Probe::new(key);
+        self.read_leaf(context, self.find_leaf(context, probe), probe, visit)
+    }
+
+    /// [`read_with`](Tree::read_with) in the general way, below the node that `link` names: the
+    /// thread has read the link since it was pinned.
+    ///
+    /// Nothing was noted before, and no error returned: wherever a check has failed, this finds
+    /// what it was. So an answer depends on no damage that a check finds.
     #[inline(never)]
     fn read_from<R>(
         &self,
-        context: Context<'_, D>,
+        pin: ReadPin<'_, D>,
         link: Link,
         key: &[u8],
         visit: impl FnOnce(&[u8]) -> R,
     ) -> Result<Option<R>> {
-        let (probe, guard) = (Probe::new(key), context.guard);
-        let mut leaf = Leaf::new(Node::at(context, link));
+        let guard = &pin.into_guard();
+        let context = self.context(guard);
+        let probe = Probe::new(key);
+        let leaf = match link {
+            NO_LINK => self.find_leaf(context, probe),
+            _ => Leaf::new(Upper::<BzLeaves>::find_below(context, link, key)),
+        };
+        self.read_leaf(context, leaf, probe, visit)
+    }
+
+    /// [`read_with`](Tree::read_with) from `leaf` on.
+    #[inline(always)]
+    fn read_leaf<R>(
+        &self,
+        context: Context<'_, D>,
+        mut leaf: Leaf,
+        probe: Probe<'_>,
+        visit: impl FnOnce(&[u8]) -> R,
+    ) -> Result<Option<R>> {
+        let guard = context.guard;
         let mut steps = Steps::of_attempts();
         loop {
             if let Some(leaf) = leaf.ranged(context) {
@@ -112,6 +146,18 @@ impl<D: Domain> BzTree<D> {
             leaf = self.find_leaf(context, probe);
         }
     }
+}
+
+/// No node is there.
+const NO_LINK: Link = Link(0);
+
+/// The value of a number, or the link below which a thread with a guard has to read it.
+// A function of its own: within `read_with`, processors have too few registers for it.
+#[inline(never)]
+fn seek_and_see<D: Domain>(pool: &Pool<D>, upper: Upper<BzLeaves>, number: u64) -> (Seen, u64) {
+    let all = pool.all_words();
+    let Some(link) = upper.seek(all, number) else { return (Seen::Unclear, NO_LINK.0) };
+    see(all, link.word_index(), number, link.0)
 }
 
 index_kind! {

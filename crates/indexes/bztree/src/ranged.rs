@@ -167,6 +167,21 @@ mod tests {
         );
     }
 
+    /// A get needs no word of another key, so the records beside a damaged word are still found.
+    #[test]
+    fn records_beside_a_damaged_word_are_found() {
+        with_damage(
+            |word| word | 1 << 63,
+            |tree| {
+                let others = (0..40_u64).map(|number| number << 20).filter(|&key| key != KEY);
+                for key in others {
+                    let found = tree.get(&key.to_be_bytes()).expect("no damage of its own");
+                    assert_eq!(found.as_deref(), Some(&[1; 8][..]), "{key:x}");
+                }
+            },
+        );
+    }
+
     /// Neither a panic nor silence follows from key words whose distance or version is damaged.
     #[test]
     fn a_key_word_that_none_writes_is_found() {
