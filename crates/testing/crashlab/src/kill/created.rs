@@ -59,6 +59,24 @@ impl Created {
         Self { index: Some(index), values: Vec::new(), transactional, ..self.clone() }
     }
 
+    /// The name of the index in figures.
+    pub fn index_name(&self) -> &str {
+        match &self.index {
+            Some(index) => index,
+            None if self.store => "store",
+            None => "default",
+        }
+    }
+
+    /// How many of these cycles are of one pool: at most `most`, and so few that the indexes, if
+    /// they take turns, all get a turn.
+    pub fn cycles_a_pool(&self, cycles: u64, most: u64) -> u64 {
+        match self.in_pool(0).index == self.index {
+            true => most,
+            false => (cycles / INDEXES.len() as u64).clamp(1, most),
+        }
+    }
+
     /// The same with a log, in every fourth pool that may be lost.
     pub fn or_lost(self, number: u64) -> Self {
         let synced = self.synced || (self.transactional && number % 4 == 3);

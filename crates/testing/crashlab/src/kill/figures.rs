@@ -9,10 +9,20 @@ use pando_tc::testing::Outcome;
 use super::phase::Phase;
 use super::supervise::Heard;
 
+/// Sums over the kills of one index.
+#[derive(Clone, Copy, Debug, Default)]
+struct OfIndex {
+    kills: u64,
+    acknowledged: u64,
+    committed: u64,
+}
+
 /// Sums over all kills.
 #[derive(Clone, Debug, Default)]
 pub struct Figures {
     kills: BTreeMap<Phase, u64>,
+    /// By the name of the index.
+    of_indexes: BTreeMap<String, OfIndex>,
     losses: u64,
     acknowledged: u64,
     committed: u64,
@@ -22,9 +32,10 @@ pub struct Figures {
 }
 
 impl Figures {
-    /// Counts a kill.
-    pub fn kill(&mut self, phase: Phase) {
+    /// Counts a kill of a process whose maps have this index.
+    pub fn kill(&mut self, phase: Phase, index: &str) {
         *self.kills.entry(phase).or_default() += 1;
+        self.of_indexes.entry(index.to_owned()).or_default().kills += 1;
     }
 
     /// Counts a pool that was lost with a kill, or whose file was removed after it.
@@ -32,12 +43,16 @@ impl Figures {
         self.losses += 1;
     }
 
-    /// Counts the messages of a process.
-    pub fn hear(&mut self, heard: &Heard) {
-        self.acknowledged += heard.acknowledged.iter().sum::<u64>();
+    /// Counts the messages of a process whose maps have this index.
+    pub fn hear(&mut self, heard: &Heard, index: &str) {
+        let acknowledged = heard.acknowledged.iter().sum::<u64>();
         let ends = heard.transactions.values().map(|(_, end)| end);
-        self.committed +=
-            ends.filter(|end| matches!(end, Outcome::Committed { .. })).count() as u64;
+        let committed = ends.filter(|end| matches!(end, Outcome::Committed { .. })).count() as u64;
+        self.acknowledged += acknowledged;
+        self.committed += committed;
+        let of_index = self.of_indexes.entry(index.to_owned()).or_default();
+        of_index.acknowledged += acknowledged;
+        of_index.committed += committed;
         if let Some(opened) = heard.opened.as_ref().filter(|opened| !opened.was_clean) {
             self.completed += opened.completed;
             self.undone += opened.undone;
@@ -85,6 +100,16 @@ impl std::fmt::Display for Figures {
             HumanCount(self.committed),
             HumanCount(self.completed),
             HumanCount(self.undone),
-        )
+        )?;
+        for (name, OfIndex { kills, acknowledged, committed }) in &self.of_indexes {
+            let [kills, acknowledged, committed] =
+                [kills, acknowledged, committed].map(|it| HumanCount(*it));
+            write!(
+                out,
+                "\n  {name}: {kills}, with {acknowledged} acknowledged operations and {committed} \
+                 acknowledged transactions"
+            )?;
+        }
+        Ok(())
     }
 }

@@ -158,7 +158,7 @@ impl Trial {
             random,
         )?;
         if loaded.end == LoadEnd::Killed {
-            self.figures.kill(Phase::Load);
+            self.figures.kill(Phase::Load, self.created_now().index_name());
         }
         self.expected.load(loaded).map_err(|what| self.found(what))
     }
@@ -173,9 +173,10 @@ impl Trial {
         let mut command = Command::new(&self.own);
         command.args(args.words());
         let heard = supervise::run(&mut command, self.writers, kill)?;
-        self.figures.hear(&heard);
+        let index = args.created.index_name();
+        self.figures.hear(&heard, index);
         if let Some(phase) = phase.filter(|_| heard.was_killed) {
-            self.figures.kill(phase);
+            self.figures.kill(phase, index);
         }
         self.expected.hear(&args, &heard).map_err(|what| self.found(what))
     }

@@ -13,6 +13,9 @@
 //! In this model the caches are flushed: no cache line is lost, in each mode of persistence. The
 //! mode only decides which domain the library picks.
 //!
+//! The indexes take turns, from pool to pool, unless an option names one. A run of five cycles or
+//! more cuts each of them.
+//!
 //! On a file system without DAX a pool that was open at a cut may be damaged, and must be refused.
 //!
 //! In a third mode the pool and its log are on an ordinary disk, whose write cache a power cut

@@ -23,6 +23,8 @@ const WRITERS: u64 = 4;
 const WARM_UP: Duration = Duration::from_millis(500);
 /// How long the writers work before the pool is closed, if the power is cut while it closes.
 const MS_BEFORE_CLOSE: u64 = 300;
+/// Most cycles of one pool.
+const CYCLES_A_POOL: u64 = 8;
 
 /// A machine in one mode, and the expected content of its pool.
 pub struct Trial<'machine> {
@@ -71,9 +73,14 @@ impl<'machine> Trial<'machine> {
 
     fn go(&mut self) -> Result<(), Failure> {
         let mut random = Random::new(self.seed);
+        let of_pool = self.created.cycles_a_pool(self.cycles, CYCLES_A_POOL);
         for cycle in 0..self.cycles {
             let mut random = Random::new(random.draw());
-            self.cycle(phase_of(cycle), &mut random)?;
+            if cycle > 0 && cycle.is_multiple_of(of_pool) {
+                self.generation += 1;
+                self.expected = Expected::new(QUEUE);
+            }
+            self.cycle(phase_of(cycle, of_pool), &mut random)?;
             self.bar.set_position(cycle + 1);
             self.bar
                 .set_message(format!("{} operations acknowledged", self.figures.acknowledged()));
@@ -84,10 +91,6 @@ impl<'machine> Trial<'machine> {
 
     /// Boots, checks the pool, writes to it, and cuts the power meanwhile.
     fn cycle(&mut self, phase: Phase, random: &mut Random) -> Result<(), Failure> {
-        if phase == Phase::Create {
-            self.generation += 1;
-            self.expected = Expected::new(QUEUE);
-        }
         let mut args = self.args();
         args.write = Some(phase.profile(args.created.transactional, random));
         args.seed = random.draw();
@@ -100,7 +103,7 @@ impl<'machine> Trial<'machine> {
         }
         let heard = self.live(&args, Some(&kill))?;
         if heard.was_killed {
-            self.figures.kill(phase);
+            self.figures.kill(phase, args.created.index_name());
         }
         Ok(())
     }
@@ -122,7 +125,7 @@ impl<'machine> Trial<'machine> {
                 self.figures.loss();
             }
         }
-        self.figures.hear(&heard);
+        self.figures.hear(&heard, args.created.index_name());
         self.expected.hear(args, &heard).map_err(|what| self.found(&what))?;
         Ok(heard)
     }
@@ -203,24 +206,70 @@ impl<'machine> Trial<'machine> {
                 "cargo run --release -p pando-crashlab -- powercut \
                  --persistence {persistence} --seed {} --cycles {} {}",
                 self.seed,
-                cuts + 1,
+                // Fewer cycles would be of other pools.
+                self.cycles,
                 self.created.words().join(" ")
             ),
         }
     }
 }
 
-/// The activity that a cut interrupts: mostly writes.
-fn phase_of(cycle: u64) -> Phase {
+/// The activity that a cut interrupts: mostly writes. A pool has `of_pool` cycles. The first cut of
+/// a pool is during its creation, if it has others.
+fn phase_of(cycle: u64, of_pool: u64) -> Phase {
+    if of_pool > 1 && cycle > 0 && cycle.is_multiple_of(of_pool) {
+        return Phase::Create;
+    }
     let turns = [
         Phase::Write,
         Phase::Grow,
-        Phase::Catalog,
-        Phase::Write,
         Phase::Close,
+        Phase::Write,
+        Phase::Catalog,
         Phase::Recover,
-        Phase::Create,
         Phase::Write,
     ];
     turns[(cycle % turns.len() as u64) as usize]
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{BTreeMap, BTreeSet};
+
+    use super::*;
+    use crate::kill::child::Created;
+
+    /// The phases of the cuts of each index, in a run of so many cycles.
+    fn phases_of(cycles: u64, created: &Created) -> BTreeMap<String, Vec<Phase>> {
+        let of_pool = created.cycles_a_pool(cycles, CYCLES_A_POOL);
+        let mut phases: BTreeMap<String, Vec<Phase>> = BTreeMap::new();
+        for cycle in 0..cycles {
+            let index = created.in_pool(cycle / of_pool).index_name().to_owned();
+            phases.entry(index).or_default().push(phase_of(cycle, of_pool));
+        }
+        phases
+    }
+
+    #[test]
+    fn each_index_gets_its_share_of_the_cuts() {
+        let created = Created { transactional: true, synced: true, ..Created::default() };
+        for (cycles, least) in [(5, 1), (15, 3), (40, 8), (50, 8), (100, 16)] {
+            let phases = phases_of(cycles, &created);
+            assert_eq!(phases.len(), 5, "{phases:?}");
+            assert!(phases.values().all(|phases| phases.len() >= least), "{cycles}: {phases:?}");
+            let is_writing =
+                |phase| matches!(phase, &Phase::Write | &Phase::Grow | &Phase::Catalog);
+            assert!(cycles == 5 || phases.values().all(|all| all.iter().any(is_writing)));
+        }
+        let of_all = phases_of(50, &created);
+        let all: BTreeSet<_> = of_all.values().flatten().collect();
+        assert_eq!(all.len(), 6, "each phase but that of a load");
+        // One index, and a store, have all cuts.
+        let one = Created { index: Some("bwtree".to_owned()), ..created.clone() };
+        let store = Created { store: true, ..created };
+        for created in [one, store] {
+            assert_eq!(phases_of(50, &created).values().map(Vec::len).collect::<Vec<_>>(), [50]);
+            assert_eq!(created.cycles_a_pool(50, CYCLES_A_POOL), CYCLES_A_POOL);
+        }
+    }
 }
