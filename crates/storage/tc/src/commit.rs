@@ -302,7 +302,9 @@ pub(crate) fn validate<D: Domain, M: Maps>(
     if !mutant!("tc-reads-not-validated") {
         for (index, Read { map, key, stamp }) in commit.reads.iter().enumerate() {
             let seen = validation.seen(*map, key)?;
-            if seen.as_ref().is_none_or(|seen| seen.stamp != *stamp) {
+            let is_unnoticed =
+                |seen: &Version| seen.stamp.is_removed() && mutant!("tc-removal-not-noticed");
+            if seen.as_ref().is_none_or(|seen| seen.stamp != *stamp && !is_unnoticed(seen)) {
                 if seen.is_none() {
                     *met = Some((*map, key.clone()));
                 }

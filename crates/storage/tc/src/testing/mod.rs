@@ -3,6 +3,8 @@
 mod graph;
 mod history;
 mod recorded;
+#[cfg(test)]
+mod removals;
 
 pub use history::{Checked, History, Outcome};
-pub use recorded::{Access, Id, NONE, Place, Recorded, State};
+pub use recorded::{Access, Id, NONE, Place, Recorded, State, versions};

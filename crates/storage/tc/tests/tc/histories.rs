@@ -7,7 +7,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use pando_index::random::Random;
 use pando_index::{KeyRange, Order};
 use pando_pmem::Domain;
-use pando_tc::testing::{Access, Checked, History, Id, NONE, Outcome, Place, Recorded, State};
+use pando_tc::testing::{
+    Access, Checked, History, Id, NONE, Outcome, Place, Recorded, State, versions,
+};
 use pando_tc::{Error, Maps, SnapshotOptions, Transaction, TransactionComponent};
 
 use crate::common::{Kind, Records, anonymous, check, dump};
@@ -49,6 +51,10 @@ impl<D: Domain, M: Maps> Access for Numbers<'_, '_, D, M> {
         self.transaction.put(self.first_map + map, &key_bytes(key), &value)
     }
 
+    fn remove(&mut self, (map, key): Place) -> Result<(), Error> {
+        self.transaction.remove(self.first_map + map, &key_bytes(key))
+    }
+
     fn scan(&mut self, map: u64) -> Result<Vec<(u64, Id)>, Error> {
         let mut found = Vec::new();
         let map = self.first_map + map;
@@ -62,10 +68,10 @@ impl<D: Domain, M: Maps> Access for Numbers<'_, '_, D, M> {
 
 /// The versions of these records, whose maps have the numbers from `first_map` on.
 pub fn state_of(records: &Records, first_map: u64) -> State {
-    let version = |((map, key), value): (&(u64, Vec<u8>), &Vec<u8>)| {
+    let number = |((map, key), value): (&(u64, Vec<u8>), &Vec<u8>)| {
         ((*map - first_map, u64::from(key[1])), number_in(Some(value)))
     };
-    records.iter().map(version).collect()
+    versions(records.iter().map(number))
 }
 
 /// Runs one transaction over the maps `first_map` and the next; how it has ended.
@@ -87,19 +93,43 @@ pub fn one_transaction<D: Domain, M: Maps>(
         return (recorded, Outcome::Committed { lsn: snapshot.lsn() });
     }
     let mut recorded = Recorded::new(id, is_over_snapshot);
+    let announced = (!is_over_snapshot && random.one_in(6))
+        .then(|| announce_removal(component, first_map, &recorded, random))
+        .flatten();
     let mut transaction = match is_over_snapshot {
         true => component.begin_over_snapshot(options()).expect("begins"),
         false => component.begin(),
     };
-    recorded
-        .work(random, SIZE, &mut Numbers { transaction: &mut transaction, first_map })
-        .expect("reads, and fits");
-    let outcome = match transaction.commit() {
+    let mut numbers = Numbers { transaction: &mut transaction, first_map };
+    let ran = match announced {
+        Some(place) => recorded.remove_announced(place, &mut numbers),
+        None => recorded.work(random, SIZE, &mut numbers),
+    };
+    ran.expect("reads, and fits");
+    (recorded, outcome_of(transaction.commit()))
+}
+
+fn outcome_of(committed: Result<u64, Error>) -> Outcome {
+    match committed {
         Ok(lsn) => Outcome::Committed { lsn },
         Err(Error::Conflict { .. }) => Outcome::Failed,
         Err(error) => panic!("{error}"),
-    };
-    (recorded, outcome)
+    }
+}
+
+/// Announces the removal of some key, if the key is there and no other transaction is in the way.
+fn announce_removal<D: Domain, M: Maps>(
+    component: &TransactionComponent<D, M>,
+    first_map: u64,
+    recorded: &Recorded,
+    random: &mut Random,
+) -> Option<Place> {
+    let place = (random.below(SIZE.0), random.below(SIZE.1));
+    let mut transaction = component.begin();
+    let mut numbers = Numbers { transaction: &mut transaction, first_map };
+    let is_present = recorded.announce_removal(place, &mut numbers).expect("reads");
+    let is_announced = is_present && outcome_of(transaction.commit()) != Outcome::Failed;
+    is_announced.then_some(place)
 }
 
 fn histories_of_many_threads_are_serializable<D: Domain>(kind: Kind<D>) {
@@ -130,11 +160,14 @@ fn check_history_of_threads<D: Domain>(kind: Kind<D>, is_over_snapshot: bool) {
         let ended = threads.into_iter().flat_map(|thread| thread.join().expect("a thread"));
         ended.for_each(|(recorded, outcome)| history.add(recorded, outcome));
     });
-    history.reopened(state_of(&dump(&component), 0), u64::MAX);
+    let found = dump(&component);
+    history.reopened(state_of(&found, 0), u64::MAX);
     let checked = history.check().unwrap_or_else(|what| panic!("{what}"));
     println!("{checked:?}");
     let Checked { committed, .. } = checked;
     assert!(committed > 500, "{committed} of {} committed", THREADS * 800);
+    let markers = found.keys().filter(|(_, key)| u64::from(key[1]) >= SIZE.1).count() as u64;
+    assert_eq!(markers, SIZE.0 * SIZE.1, "each key was removed");
     check(&component);
 }
 

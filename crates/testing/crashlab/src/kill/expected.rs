@@ -10,7 +10,7 @@
 
 use std::collections::BTreeSet;
 
-use pando_tc::testing::History;
+use pando_tc::testing::{History, versions};
 
 use super::child::Args;
 use super::filled;
@@ -106,10 +106,10 @@ impl Expected {
     /// Checks the history up to `found`. No acknowledged transaction may be lost.
     fn verify_history(&mut self, found: &State) -> Result<(), String> {
         let maps = RECORDED.iter().zip(0..).filter_map(|(map, number)| {
-            let versions = found.get(map)?.iter();
-            Some(versions.map(move |(&key, &version)| ((number, key), version)))
+            let records = found.get(map)?.iter();
+            Some(records.map(move |(&key, &version)| ((number, key), version)))
         });
-        self.history.reopened(maps.flatten().collect(), u64::MAX);
+        self.history.reopened(versions(maps.flatten()), u64::MAX);
         let checked = self.history.check().map_err(|what| format!("transactions: {what}"));
         checked.map(drop)
     }

@@ -65,6 +65,10 @@ impl Access for Numbers<'_, '_> {
         Ok(self.transaction.put(&self.maps[map as usize], workload::key(key), &value)?)
     }
 
+    fn remove(&mut self, (map, key): Place) -> Result<(), Trouble> {
+        Ok(self.transaction.remove(&self.maps[map as usize], workload::key(key))?)
+    }
+
     fn scan(&mut self, map: u64) -> Result<Vec<(u64, Id)>, Trouble> {
         let records = self.transaction.range(&self.maps[map as usize], ..);
         let numbers = records.map(|record| {
@@ -89,11 +93,16 @@ impl Recorder<'_> {
         let isolation = *random.pick(&[Isolation::Serializable, Isolation::Snapshot]);
         let id = version_of(random.draw(), false);
         let mut recorded = Recorded::new(id, isolation == Isolation::Snapshot);
+        let announced = match isolation == Isolation::Serializable && random.one_in(6) {
+            true => self.announce_removal(&recorded, random)?,
+            false => None,
+        };
         let mut transaction = self.pool.begin_with(isolation)?;
         let mut numbers = Numbers { transaction: &mut transaction, maps: self.maps };
-        match random.one_in(6) {
-            true => recorded.read_all(random, SIZE, |place| numbers.get(place))?,
-            false => recorded.work(random, SIZE, &mut numbers)?,
+        match (announced, random.one_in(6)) {
+            (Some(place), _) => recorded.remove_announced(place, &mut numbers)?,
+            (None, true) => recorded.read_all(random, SIZE, |place| numbers.get(place))?,
+            (None, false) => recorded.work(random, SIZE, &mut numbers)?,
         }
         self.voice.say_through(&Message::committing(&recorded), self.queue)?;
         let lsn = match transaction.commit() {
@@ -106,5 +115,25 @@ impl Recorder<'_> {
         }
         self.voice.say(&Message::Committed { id, lsn })?;
         Ok(())
+    }
+
+    /// Announces the removal of some key, if the key is there and no other transaction is in the
+    /// way. Nothing is told: the announcement counts only once the removal has committed.
+    fn announce_removal(
+        self,
+        recorded: &Recorded,
+        random: &mut Random,
+    ) -> Result<Option<Place>, Trouble> {
+        let place = (random.below(SIZE.0), random.below(SIZE.1));
+        let mut transaction = self.pool.begin_with(Isolation::Serializable)?;
+        let mut numbers = Numbers { transaction: &mut transaction, maps: self.maps };
+        if !recorded.announce_removal(place, &mut numbers)? {
+            return Ok(None);
+        }
+        match transaction.commit() {
+            Ok(_) => Ok(Some(place)),
+            Err(Error::Conflict { .. }) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
     }
 }
