@@ -126,7 +126,7 @@ impl<D: Domain> Log<D> {
             // Read before the leader, so that the end of its write is not missed.
             let writes = leadership.writes();
             let leader = leadership.leader();
-            if leader != 0 && leadership.wait(writes) {
+            if leader != 0 && leadership.wait::<D>(writes) {
                 continue;
             }
             if let Some(term) = leadership.take(leader) {
@@ -162,7 +162,7 @@ impl<D: Domain> Log<D> {
             let writes = leadership.writes();
             let leader = leadership.leader();
             if leader != 0 {
-                let has_written = leadership.wait(writes);
+                let has_written = leadership.wait::<D>(writes);
                 if has_written {
                     continue;
                 }

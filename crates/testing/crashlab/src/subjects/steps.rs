@@ -92,7 +92,7 @@ pub enum Op {
     /// Of a store: writes one changed page, and evicts it: that with this number, counted over
     /// again. A full cache does so, and leaves a page that has a version above the durable LSN.
     EvictOne(usize),
-    /// Writes so many blocks that the log is in another segment.
+    /// Writes so many blocks that a segment with two others is full.
     Fill,
     /// Raises the epoch, if no thread is in the way: tombstones become ripe.
     Reclaim,

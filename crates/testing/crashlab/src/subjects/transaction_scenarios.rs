@@ -189,11 +189,12 @@ fn with_files() -> Vec<Scenario<TransactionsModel>> {
             let first = vec![put(4), Op::Settle, put(5), Op::Settle, Op::Image];
             vec![first, vec![put(6), Op::Settle]]
         }),
-        // The file of such a segment is used again, and the writer of one of its blocks is late.
-        scenario("late-writer", 1, move |_| {
+        // The file of such a segment is used again, and the writer of its last block is late.
+        scenario("late-writer", 15, move |_| {
             let late = vec![put(6), Op::Settle];
-            let other = [put(4), Op::Settle, Op::Fill, Op::Image, Op::Fill, put(5), Op::Settle];
-            vec![late, other.to_vec()]
+            let first = [put(4), Op::Settle, put(5), Op::Settle, Op::Image];
+            let next = [Op::Fill, put(7), Op::Settle];
+            vec![late, [&first[..], &next].concat()]
         }),
         scenario("any", 14, |random| {
             let mut programs: Programs = (0..2 + random.below(2))
@@ -239,5 +240,50 @@ fn any_step(random: &mut Random) -> Step {
         4 => Step::Remove(from),
         5 => Step::Count(from.0, (MAPS[0] + MAPS[1] - from.0, from.1)),
         _ => Step::Add(from, to),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pando_device::Directory;
+    use pando_pmem::{CreateOptions, Process};
+
+    use super::super::Opened;
+    use super::super::indexes::BzTrees;
+    use super::*;
+
+    /// The numbers of the files whose names begin so.
+    fn numbers(files: &Simulated, prefix: &str) -> Vec<u64> {
+        let names = files.names().unwrap();
+        let digits = names.iter().filter_map(|name| name.strip_prefix(prefix));
+        let mut numbers: Vec<_> =
+            digits.map(|digits| u64::from_str_radix(digits, 16).unwrap()).collect();
+        numbers.sort_unstable();
+        numbers
+    }
+
+    #[test]
+    fn the_file_with_the_block_of_the_late_writer_is_used_again() {
+        let scenario = with_files().into_iter().find(|it| it.name == "late-writer").unwrap();
+        let setup = scenario.set_up();
+        let files = Simulated::new();
+        let options = CreateOptions { max_bytes: 16 << 20, ..CreateOptions::default() };
+        let pool = Pool::<Process>::anonymous(&options).unwrap();
+        let open = Open::<BzTrees, Process>::new(pool, Some(&files)).unwrap();
+        let perform = |ops: &[Op]| ops.iter().for_each(|op| drop(open.perform(op)));
+        perform(&setup.prepare);
+        let programs = (setup.programs)(&mut Random::new(1));
+        let [late, other] = &programs[..] else { panic!("two threads") };
+        let files = |prefix: &str| numbers(&files, prefix);
+        perform(late);
+        assert_eq!((files("segment-"), files("spare-").len()), (vec![0], 0));
+        let (before, after) = other.split_at(5);
+        perform(before);
+        assert_eq!((files("segment-"), files("spare-").len()), (vec![1], 1));
+        let (fill, after) = after.split_at(1);
+        perform(fill);
+        assert_eq!((files("segment-"), files("spare-").len()), (vec![1], 1));
+        perform(after);
+        assert_eq!((files("segment-"), files("spare-").len()), (vec![1, 2], 0));
     }
 }

@@ -23,8 +23,8 @@ use super::{Noted, Observed, Opened, Session, compare_blocks};
 
 /// Segments and a tail so small that a run fills them.
 const SMALL: LogOptions = LogOptions { segment_bytes: 64 << 10, tail_bytes: 64 << 10 };
-/// Blocks of a segment, if each has a small commit.
-const BLOCKS: u64 = 16;
+/// Blocks that fill a segment, if each has a small commit and two are there.
+const BLOCKS: u64 = 14;
 
 /// Transactions over maps of an index; with `FILES`, those of its log are on the device.
 pub struct Transactions<I, const FILES: bool>(PhantomData<I>);
