@@ -448,7 +448,7 @@ impl<D: Domain, S: Style<D>> BwTree<D, S> {
             }
         };
         if is_done && removes {
-            self.tidy_if_small(context, at, probe.bytes);
+            self.merge_if_small(context, at, probe.bytes);
         }
         Ok(is_done.then_some(done))
     }
@@ -456,7 +456,7 @@ impl<D: Domain, S: Style<D>> BwTree<D, S> {
     /// After a remove: consolidates the leaf and merges it, if its chain may have left a small
     /// page. It does not wait until the chain is full, since there may be no more removes.
     #[inline(always)]
-    fn tidy_if_small(&self, context: Context<'_, D>, at: At, key: &[u8]) {
+    fn merge_if_small(&self, context: Context<'_, D>, at: At, key: &[u8]) {
         if at.link == Link::EMPTY {
             return;
         }

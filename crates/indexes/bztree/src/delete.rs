@@ -37,7 +37,7 @@ use crate::layout::LIMITS;
 use crate::leaf::Leaf;
 use crate::meta::Meta;
 use crate::node::Probe;
-use crate::smo::Tidied;
+use crate::smo::Merging;
 use crate::tree::BzTree;
 use crate::write::{Claim, Decision, more_rooms};
 
@@ -70,11 +70,11 @@ impl<D: Domain> BzTree<D> {
             |guard| {
                 let context = self.context(guard);
                 let leaf = self.find_leaf(context, probe);
-                self.delete_and_tidy(context, leaf, probe, expected, &mut demand)
+                self.delete_and_merge(context, leaf, probe, expected, &mut demand)
             },
         )?;
-        if deleted == Some(Tidied::Later) {
-            self.tidy_with_room(probe);
+        if deleted == Some(Merging::Later) {
+            self.merge_with_room(probe);
         }
         Ok(deleted.is_some())
     }
@@ -82,14 +82,14 @@ impl<D: Domain> BzTree<D> {
     /// One attempt: deletes the key, and merges the leaf if it has become small. `None` means:
     /// search again from the root. `Some(None)` means that the key was absent.
     #[inline]
-    pub(crate) fn delete_and_tidy(
+    pub(crate) fn delete_and_merge(
         &self,
         context: Context<'_, D>,
         leaf: Leaf,
         probe: Probe<'_>,
         expected: Option<&[u8]>,
         demand: &mut Demand,
-    ) -> Result<Option<Option<Tidied>>> {
+    ) -> Result<Option<Option<Merging>>> {
         match self.delete_in_leaf(context, leaf, probe, expected, demand) {
             Ok(Some(_)) => {
                 self.sweep.stir();

@@ -22,7 +22,7 @@ use crate::delete::Demand;
 use crate::layout::LIMITS;
 use crate::leaf::{Leaf, Settled, Superseded};
 use crate::node::Probe;
-use crate::smo::Tidied;
+use crate::smo::Merging;
 use crate::tree::BzTree;
 
 /// Descents that take turns. More would request more lines at a time than a core can wait for.
@@ -102,7 +102,7 @@ impl<D: Domain> BzTree<D> {
             let attempt = context.guard.without_reserve(|| {
                 self.write_in_leaf(context, leaf, probe, value, pointer, intent, &mut rooms)
             });
-            attempt.ok()?.map(|_| Tidied::Done)
+            attempt.ok()?.map(|_| Merging::Done)
         };
         let alone = |at: usize| {
             let (key, value) = records[at];
@@ -117,10 +117,10 @@ impl<D: Domain> BzTree<D> {
         let delete = |Place { context, leaf, probe }: Place<'_, D>, _| {
             LIMITS.check_key(probe.bytes).ok()?;
             let mut demand = Demand::default();
-            let attempt = self.delete_and_tidy(context, leaf, probe, None, &mut demand);
-            let tidied = attempt.ok()??;
-            deleted.set(deleted.get() + u64::from(tidied.is_some()));
-            Some(tidied.unwrap_or(Tidied::Done))
+            let attempt = self.delete_and_merge(context, leaf, probe, None, &mut demand);
+            let merging = attempt.ok()??;
+            deleted.set(deleted.get() + u64::from(merging.is_some()));
+            Some(merging.unwrap_or(Merging::Done))
         };
         let alone = |at: usize| {
             deleted.set(deleted.get() + u64::from(self.delete(keys[at], None)?));
@@ -136,13 +136,13 @@ impl<D: Domain> BzTree<D> {
         &self,
         count: usize,
         key: impl Fn(usize) -> &'keys [u8],
-        attempt: impl Fn(Place<'_, D>, usize) -> Option<Tidied>,
+        attempt: impl Fn(Place<'_, D>, usize) -> Option<Merging>,
         alone: impl Fn(usize) -> Result<()>,
     ) -> Result<()> {
         let mut next = 0;
         while next < count {
             let end = count.min(next + GROUP);
-            let mut untidy = None;
+            let mut underfull = None;
             // One key has nothing to overlap with.
             if end - next > 1 {
                 let guard = self.pin()?;
@@ -155,16 +155,16 @@ impl<D: Domain> BzTree<D> {
                 let leaves = self.find_leaves(context, probes);
                 for (leaf, &probe) in leaves.iter().zip(probes) {
                     let place = Place { context, leaf: Leaf::new(*leaf), probe };
-                    let Some(tidied) = attempt(place, next) else { break };
+                    let Some(merging) = attempt(place, next) else { break };
                     next += 1;
-                    if tidied == Tidied::Later {
-                        untidy = Some(probe);
+                    if merging == Merging::Later {
+                        underfull = Some(probe);
                         break;
                     }
                 }
             }
-            if let Some(probe) = untidy {
-                self.tidy_with_room(probe);
+            if let Some(probe) = underfull {
+                self.merge_with_room(probe);
             } else if next < end {
                 alone(next)?;
                 next += 1;

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! byte      0        8        16       24       32       40       48       56
-//! 0         magic    len, crc store id          sequence durable  inc, gen before,n
+//! 0         magic    len, crc store id          sequence durable  opn, gen before,n
 //! 64        parts ..
 //!           zeros up to a multiple of 4,096
 //! ```
@@ -12,7 +12,7 @@
 //! * `sequence` numbers the blocks of the store, from 1 on. `before` (bytes 56 to 59) is `crc` of
 //!   the block before, zero for the first one. So blocks are a chain.
 //! * `durable`: all blocks up to that sequence number were durable before this one was written.
-//! * `inc` (bytes 48 to 51) is the incarnation: a number that is raised each time that the store is
+//! * `opn` (bytes 48 to 51) is the number of openings: it is raised each time that the store is
 //!   opened. A block that is written again after a power cut, with the same parts, has another
 //!   checksum therefore, and a block that was behind the lost one is not behind it.
 //! * `gen` (bytes 52 to 55) is the generation of the segment. `n` (bytes 60 to 63) is the number of
@@ -31,8 +31,8 @@ pub(crate) const WANTED_BYTES: usize = 1 << 20;
 
 /// Counters on the medium are below this, so that they can be raised.
 pub(crate) const MAX_COUNT: u64 = 1 << 62;
-/// Incarnations are below this, so that they can be raised.
-pub(crate) const MAX_INCARNATION: u32 = 1 << 31;
+/// Numbers of openings are below this, so that they can be raised.
+pub(crate) const MAX_OPENINGS: u32 = 1 << 31;
 
 const MAGIC: [u8; 8] = *b"PANDOsb1";
 const CRC_FROM: usize = 16;
@@ -45,7 +45,7 @@ pub(crate) struct Header {
     pub store_id: u128,
     pub sequence: u64,
     pub durable_sequence: u64,
-    pub incarnation: u32,
+    pub openings: u32,
     pub segment_generation: u32,
     pub crc_before: u32,
 }
@@ -60,7 +60,7 @@ pub(crate) fn finish(block: &mut Vec<u8>, header: &Header, parts: u32) -> u32 {
     put(16, &header.store_id.to_le_bytes());
     put(32, &header.sequence.to_le_bytes());
     put(40, &header.durable_sequence.to_le_bytes());
-    put(48, &header.incarnation.to_le_bytes());
+    put(48, &header.openings.to_le_bytes());
     put(52, &header.segment_generation.to_le_bytes());
     put(56, &header.crc_before.to_le_bytes());
     put(60, &parts.to_le_bytes());
@@ -101,11 +101,11 @@ pub(crate) fn check(bytes: &[u8]) -> Option<(Header, u32)> {
         store_id: u128::from_le_bytes(*bytes.get(16..)?.first_chunk()?),
         sequence: long(32)?,
         durable_sequence: long(40)?,
-        incarnation: word(bytes, 48)?,
+        openings: word(bytes, 48)?,
         segment_generation: word(bytes, 52)?,
         crc_before: word(bytes, 56)?,
     };
-    let is_counted = header.sequence < MAX_COUNT && header.incarnation < MAX_INCARNATION;
+    let is_counted = header.sequence < MAX_COUNT && header.openings < MAX_OPENINGS;
     is_counted.then_some((header, crc))
 }
 
@@ -140,7 +140,7 @@ mod tests {
         store_id: 0x1122,
         sequence: 3,
         durable_sequence: 2,
-        incarnation: 5,
+        openings: 5,
         segment_generation: 6,
         crc_before: 7,
     };

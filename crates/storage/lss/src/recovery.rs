@@ -9,7 +9,7 @@
 //! | --- | --- |
 //! | read the checkpoint and the chain; write blocks again that no later block calls durable, with the same bytes | the same store |
 //! | remove files of segments that the checkpoint does not know and the chain does not use | the same store |
-//! | raise the incarnation in the superblock; synced | the same store |
+//! | raise the number of openings in the superblock; synced | the same store |
 //! | remove all checkpoints but the one that the superblock names | the same store |
 //!
 //! A process that was killed may have left blocks in the page cache alone, and after a failed sync
@@ -355,7 +355,7 @@ pub(crate) fn open(
     let mut doubtful = Doubtful::default();
     while let Some(block) = chain.next()? {
         writer.apply(&shared, &block)?;
-        superblock.incarnation = superblock.incarnation.max(block.header.incarnation);
+        superblock.openings = superblock.openings.max(block.header.openings);
         found.blocks += 1;
         found.block_bytes += block.bytes.len().next_multiple_of(BLOCK_ALIGN) as u64;
         doubtful.add(&shared.files, block)?;
@@ -403,8 +403,8 @@ pub(crate) fn open(
         writer.durable_sequence = writer.sequence - 1;
     }
     superblock.writes += 1;
-    if !mutant!("lss-same-incarnation") {
-        superblock.incarnation += 1;
+    if !mutant!("lss-same-opening") {
+        superblock.openings += 1;
     }
     writer.superblock = superblock;
     writer.superblock.store(writer.superblock_file.as_ref())?;

@@ -201,7 +201,7 @@ impl Writer {
             store_id: self.superblock.store_id,
             sequence: self.sequence,
             durable_sequence: self.durable_sequence,
-            incarnation: self.superblock.incarnation,
+            openings: self.superblock.openings,
             segment_generation: self.segments[current.segment as usize].generation,
             crc_before: self.crc_before,
         };

@@ -149,7 +149,7 @@ impl PageStore {
         let redo = Redo { sequence: 1, ..Redo::default() };
         let first = Checkpoint { store_id, number: 1, redo, ..Checkpoint::default() };
         first.store(directory.as_ref(), std::iter::empty())?;
-        let new = Superblock { store_id, writes: 0, checkpoint: 1, segment_bytes, incarnation: 0 };
+        let new = Superblock { store_id, writes: 0, checkpoint: 1, segment_bytes, openings: 0 };
         new.create(directory.as_ref())?;
         Ok(Self::open(directory, options)?.0)
     }

@@ -6,18 +6,18 @@
 //!
 //! ```text
 //! byte      0        8        16       24       32       40       48       56
-//! 0         magic    crc, ver store id          writes   checkp.  seg. len inc, 0
+//! 0         magic    crc, ver store id          writes   checkp.  seg. len opn, 0
 //! ```
 //!
 //! * `crc` (bytes 8 to 11) is the CRC-32 of bytes 12 to 63; `ver` (bytes 12 to 15) the version of
 //!   the format.
 //! * `writes` counts the changes; the place is its remainder by two. `checkpoint` is the number of
-//!   the checkpoint. `inc` (bytes 56 to 59) is the incarnation.
+//!   the checkpoint. `opn` (bytes 56 to 59) is the number of openings.
 
 use pando_device::{Directory, File};
 
 use crate::address::MAX_SEGMENT_BYTES;
-use crate::block::{BLOCK_ALIGN, MAX_COUNT, MAX_INCARNATION};
+use crate::block::{BLOCK_ALIGN, MAX_COUNT, MAX_OPENINGS};
 use crate::error::{Error, Result};
 
 /// The name of the file.
@@ -43,7 +43,7 @@ pub(crate) struct Superblock {
     pub writes: u64,
     pub checkpoint: u64,
     pub segment_bytes: u64,
-    pub incarnation: u32,
+    pub openings: u32,
 }
 
 impl Superblock {
@@ -55,7 +55,7 @@ impl Superblock {
         bytes[32..40].copy_from_slice(&self.writes.to_le_bytes());
         bytes[40..48].copy_from_slice(&self.checkpoint.to_le_bytes());
         bytes[48..56].copy_from_slice(&self.segment_bytes.to_le_bytes());
-        bytes[56..60].copy_from_slice(&self.incarnation.to_le_bytes());
+        bytes[56..60].copy_from_slice(&self.openings.to_le_bytes());
         let crc = crc32fast::hash(&bytes[12..]);
         bytes[8..12].copy_from_slice(&crc.to_le_bytes());
         bytes
@@ -76,10 +76,10 @@ impl Superblock {
             writes: long(32)?,
             checkpoint: long(40)?,
             segment_bytes: long(48)?,
-            incarnation: word(56)?,
+            openings: word(56)?,
         };
         let is_counted =
-            found.writes.max(found.checkpoint) < MAX_COUNT && found.incarnation < MAX_INCARNATION;
+            found.writes.max(found.checkpoint) < MAX_COUNT && found.openings < MAX_OPENINGS;
         (is_counted && is_segment_size(found.segment_bytes)).then_some(found)
     }
 
@@ -143,7 +143,7 @@ mod tests {
         writes: 7,
         checkpoint: 3,
         segment_bytes: 1 << 20,
-        incarnation: 9,
+        openings: 9,
     };
 
     #[test]

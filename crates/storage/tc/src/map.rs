@@ -52,7 +52,7 @@ impl<D: Domain, M: Maps> TransactionalMap<D, M> {
             let place = (self.number, key);
             match self.component.replace(&*self.index, place, gives_room, blind, decide) {
                 Ok(Replaced { was_present, lsn }) => {
-                    lsn.into_iter().for_each(|lsn| self.component.tidy(lsn));
+                    lsn.into_iter().for_each(|lsn| self.component.clean_up_after(lsn));
                     return Ok((was_present, lsn.is_some()));
                 }
                 Err(Error::Conflict { .. }) => back_off(attempt),

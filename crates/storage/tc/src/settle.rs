@@ -171,7 +171,7 @@ impl<D: Domain, M: Maps> TransactionComponent<D, M> {
 
     /// After the commit `lsn`: settles the tail, if it is long, and removes some tombstones. The
     /// caller holds no guard. What fails here is tried again.
-    pub(crate) fn tidy(&self, lsn: u64) {
+    pub(crate) fn clean_up_after(&self, lsn: u64) {
         self.settle_if_long(lsn);
         let _ = self.remove_tombstones();
         if !self.snapshots.seems_empty() {

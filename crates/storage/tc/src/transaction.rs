@@ -175,7 +175,7 @@ impl<D: Domain, M: Maps> Transaction<'_, D, M> {
     pub fn commit(self) -> Result<u64> {
         let component = self.component;
         let lsn = self.commit_unsettled()?;
-        component.tidy(lsn);
+        component.clean_up_after(lsn);
         Ok(lsn)
     }
 

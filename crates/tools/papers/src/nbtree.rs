@@ -82,7 +82,7 @@ const BASE: &[OperationMix] =
     &[OperationMix::INSERT, OperationMix::UPDATE, OperationMix::DELETE, OperationMix::READ];
 
 /// What a run compares.
-struct Sides<'run> {
+struct Compared<'run> {
     /// Names; ratios are to the first.
     names: &'run [&'static str],
     /// The distribution of keys.
@@ -91,7 +91,7 @@ struct Sides<'run> {
     shape: Shape,
 }
 
-impl<'run> Sides<'run> {
+impl<'run> Compared<'run> {
     /// BzTree and NBTree, with keys and values of 8 bytes.
     const fn of_eight(keys: KeyChoice, mixes: &'run [OperationMix]) -> Self {
         Self {
@@ -108,12 +108,12 @@ impl<'run> Sides<'run> {
 fn compared(
     outcome: &mut Outcome,
     label: &str,
-    systems: &Sides<'_>,
+    systems: &Compared<'_>,
     settings: &Settings,
     says: fn(&OperationMix) -> Option<Published>,
     progress: &ProgressBar,
 ) -> Result<(), Error> {
-    let Sides { names, keys, mixes, shape } = *systems;
+    let Compared { names, keys, mixes, shape } = *systems;
     let grid = Grid { systems: names, mixes, keys, shape, records: 200_000 };
     let plan = plan(&grid, settings);
     let systems = names.iter().map(|name| system(name, &plan, &settings.build));
@@ -222,7 +222,7 @@ pub fn figure_6(settings: &Settings, progress: &ProgressBar) -> Result<Outcome, 
             _ => Published::text("1.6 to 5.1", OF),
         })
     };
-    let systems = Sides::of_eight(KeyChoice::Uniform, BASE);
+    let systems = Compared::of_eight(KeyChoice::Uniform, BASE);
     let mut outcome = Outcome::default();
     compared(&mut outcome, "", &systems, settings, says, progress)?;
     Ok(outcome)
@@ -232,7 +232,7 @@ pub fn figure_6(settings: &Settings, progress: &ProgressBar) -> Result<Outcome, 
 pub fn figure_8(settings: &Settings, progress: &ProgressBar) -> Result<Outcome, Error> {
     let says =
         |_: &OperationMix| Some(Published::text("6.0", "NBTree / the other trees, 56 threads"));
-    let systems = Sides::of_eight(KeyChoice::Zipfian { theta: 0.99 }, &[OperationMix::HALF]);
+    let systems = Compared::of_eight(KeyChoice::Zipfian { theta: 0.99 }, &[OperationMix::HALF]);
     let mut outcome = Outcome::default();
     compared(&mut outcome, "", &systems, settings, says, progress)?;
     Ok(outcome)
@@ -251,7 +251,7 @@ pub fn figure_9(settings: &Settings, progress: &ProgressBar) -> Result<Outcome, 
         (0.99, &[OperationMix::READ, OperationMix::HALF, OperationMix::UPDATE]),
     ] {
         progress.reset();
-        let systems = Sides::of_eight(KeyChoice::Zipfian { theta }, mixes);
+        let systems = Compared::of_eight(KeyChoice::Zipfian { theta }, mixes);
         compared(&mut outcome, &format!("skew {theta}: "), &systems, settings, says, progress)?;
     }
     Ok(outcome)
@@ -266,7 +266,7 @@ pub fn figure_10(settings: &Settings, progress: &ProgressBar) -> Result<Outcome,
             progress.reset();
             let shape = Shape { key_bytes, value_bytes };
             let keys = KeyChoice::Zipfian { theta };
-            let systems = Sides { shape, ..Sides::of_eight(keys, &[OperationMix::HALF]) };
+            let systems = Compared { shape, ..Compared::of_eight(keys, &[OperationMix::HALF]) };
             let label = format!("{key_bytes} and {value_bytes} bytes, skew {theta}: ");
             let says = |_: &OperationMix| {
                 Some(Published::text("higher", "NBTree's, of all trees; no figure"))
@@ -311,7 +311,7 @@ fn by_domain(
         ("nbtree", ["nbtree:adr", "nbtree:process"]),
     ] {
         progress.reset();
-        let systems = Sides { names: &names, keys, mixes, shape: Shape::EIGHT };
+        let systems = Compared { names: &names, keys, mixes, shape: Shape::EIGHT };
         compared(&mut outcome, &format!("{tree}: "), &systems, settings, says, progress)?;
     }
     Ok(outcome)
@@ -327,7 +327,7 @@ pub fn figure_13(settings: &Settings, progress: &ProgressBar) -> Result<Outcome,
     let durable = if settings.is_emulated() { "nbtree:slow" } else { "nbtree:adr" };
     let names = &[durable, "nbtree"];
     let mixes = &[OperationMix::INSERT, OperationMix::READ];
-    let systems = Sides { names, keys: KeyChoice::Uniform, mixes, shape: Shape::EIGHT };
+    let systems = Compared { names, keys: KeyChoice::Uniform, mixes, shape: Shape::EIGHT };
     let mut outcome = Outcome::default();
     compared(&mut outcome, "cost of durability: ", &systems, settings, says, progress)?;
     Ok(outcome)

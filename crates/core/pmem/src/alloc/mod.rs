@@ -53,8 +53,8 @@ use crate::slots::ReserveAccess;
 use crate::testing::refusal;
 
 /// The size class of blocks in the reserve: 4 KiB.
-const RELIEF_CLASS: usize = 31;
-const _: () = assert!(CLASS_BYTES[RELIEF_CLASS] == 4096);
+const RESERVE_CLASS: usize = 31;
+const _: () = assert!(CLASS_BYTES[RESERVE_CLASS] == 4096);
 
 /// A reserved block. Only its thread has it; it is free again after a drop or a crash.
 #[derive(Debug)]
@@ -101,7 +101,7 @@ impl<'pool, D: Domain> Guard<'pool, D> {
                     Some(found) => found,
                     None if self.reserve_access() == ReserveAccess::With => {
                         // The reserve is for blocks that are large enough for any node.
-                        let class = class.max(RELIEF_CLASS);
+                        let class = class.max(RESERVE_CLASS);
                         (self.pool().reserve_in_kept(self, class)?, CLASS_BYTES[class])
                     }
                     None => return Err(error),

@@ -3,7 +3,7 @@
 //! A merge needs room for two copies, of the leaf and of its parent, before it frees three blocks.
 //! It reserves both before it closes a leaf. If there is no room for the copy of the parent, the
 //! parent is split first. If there is no room at all, nothing changes, and the caller gets
-//! [`Tidied::Later`]. A remove then tries again when it has dropped its guard and blocks can be
+//! [`Merging::Later`]. A remove then tries again when it has dropped its guard and blocks can be
 //! reused, and after that leaves the merge to a sweep (`sweep.rs`). A merge that other threads have
 //! prevented is treated in the same way.
 
@@ -31,7 +31,7 @@ pub(super) struct Partner {
 /// The result of an attempt to give back the room that a delete has left in its leaf.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "what found no room is to be done when there is some"]
-pub(crate) enum Tidied {
+pub(crate) enum Merging {
     /// There is nothing more to give back.
     Done,
     /// The pool had no room for the copies, or other threads always changed the tree first.
@@ -65,44 +65,44 @@ impl<D: Domain> BzTree<D> {
         context: Context<'_, D>,
         probe: Probe<'_>,
         leaf: &Leaf,
-    ) -> Tidied {
+    ) -> Merging {
         let small = u64::from(self.options.merge_bytes);
         // Each slot deletes at most one of the sorted records; in place, any number may be deleted.
         let shape = leaf.node.shape();
         let sorted_bytes = leaf.node.header().node_bytes.saturating_sub(shape.sorted_at);
         let is_large = shape.is_uniform() && sorted_bytes >= small + leaf.slots() * shape.stride();
         if is_large && leaf.slot(context, leaf.slots().saturating_sub(1)) == Meta::EMPTY {
-            return Tidied::Done;
+            return Merging::Done;
         }
         // A count of the whole leaf is worth it if the bucket is empty, or sometimes if it has few.
         if let (Some(leaf), Some(number)) = (leaf.ranged(context), probe.number) {
             let beside = leaf.count_beside(context, number);
             if beside > FEW_BESIDE || (beside > 0 && !probe.hash.is_multiple_of(RARELY)) {
-                return Tidied::Done;
+                return Merging::Done;
             }
         }
         let estimate = leaf.estimate(context);
         if estimate.live_bytes >= small && !leaf.may_be_empty(context, estimate) {
-            return Tidied::Done;
+            return Merging::Done;
         }
         let merged =
             context.guard.with_reserve(|| match self.merge_leaf(context, probe, Fit::Usual) {
                 Ok(Progress::Merged) => self.upper().shrink(context, probe.upper()),
                 other => other,
             });
-        Tidied::of(merged)
+        Merging::of(merged)
     }
 
     /// Like [`merge_underfull`](Self::merge_underfull), after it found no room, with reclamations
     /// before it. If it finds no room again, a sweep will do it. The caller holds no guard.
     #[cold]
-    pub(crate) fn tidy_with_room(&self, probe: Probe<'_>) {
-        let tidied = self.until_done(Tries::Few, nothing_to_give, |guard| {
+    pub(crate) fn merge_with_room(&self, probe: Probe<'_>) {
+        let merging = self.until_done(Tries::Few, nothing_to_give, |guard| {
             let merged =
                 guard.with_reserve(|| self.merge_underfull_again(self.context(guard), probe));
             merged.map(Some)
         });
-        if Tidied::of(tidied) == Tidied::Later {
+        if Merging::of(merging) == Merging::Later {
             self.sweep.owe();
         }
     }
@@ -345,7 +345,7 @@ impl<D: Domain> BzTree<D> {
     }
 }
 
-impl Tidied {
+impl Merging {
     fn of(outcome: Outcome) -> Self {
         match outcome {
             Ok(Progress::Merged | Progress::Replaced | Progress::Nothing) => Self::Done,

@@ -31,7 +31,7 @@ use pando_ranged::RangeLeaf;
 use pando_tree::checked::undamaged;
 use pando_tree::context::Context;
 
-pub(crate) use self::merge::Tidied;
+pub(crate) use self::merge::Merging;
 use self::merge::{Fit, Partner};
 use crate::build::{Room, Wanted};
 use crate::closing::Closing;
