@@ -1,6 +1,6 @@
 //! The descent for a key of eight bytes, as far as all separators have eight bytes, too.
 //!
-//! It reads the words that [`Inner::search`](crate::Inner::search) reads, and decides as that does.
+//! It decides as [`Inner::search`](crate::Inner::search) does.
 //! A node is checked once, as a whole: its kind, its shape, and that all its children and
 //! separators lie in the node and in the pool. A node that fails, and a child that is being
 //! changed, ends the descent above it. The caller continues there in the general way, which finds
@@ -10,7 +10,8 @@
 //! | --- | --- |
 //! | fewer than sixteen separators | all of them, by halves |
 //! | more, below the root | seventeen around the guess: the child's bounds are among them |
-//! | more, without a guess, or after a wrong one | around the share of all numbers, then all |
+//! | more, at the root | around the share of all numbers, then all |
+//! | more, without a guess, or after a wrong one | all of them, prefetched |
 
 use std::sync::atomic::Ordering;
 
@@ -19,7 +20,7 @@ use pando_pmwcas::CONTROL_BITS;
 
 use crate::guess::{Span, WINDOW, prefetch_window, window_of_all};
 use crate::layout::{HEADER_BYTES, Header, Hint, Link, MAX_HEIGHT, Shape, separators_of};
-use crate::node::Leaves;
+use crate::node::{Leaves, each_searched};
 use crate::slices::search_numbers;
 
 /// An inner node whose separators all have eight bytes.
@@ -245,7 +246,11 @@ impl<'pool, D: Domain> Numbers<'pool, D> {
 /// The index of the child for `number`, in the node with these words, if it is not in the window.
 #[inline(never)]
 fn search_outside<D: Domain>(words: Words<'_, D>, separators: u64, number: u64) -> u64 {
-    Numbers { words, children: separators + 1, separators }.search(number)
+    match separators {
+        0..16 => Numbers { words, children: separators + 1, separators }.search(number),
+        // Below the root, the share of all numbers says nothing.
+        _ => search_all(words, separators, number),
+    }
 }
 
 /// The index of the child for `number`, by a search of all separators.
@@ -253,6 +258,7 @@ fn search_outside<D: Domain>(words: Words<'_, D>, separators: u64, number: u64) 
 #[inline(never)]
 fn search_all<D: Domain>(words: Words<'_, D>, separators: u64, number: u64) -> u64 {
     let node = Numbers { words, children: separators + 1, separators };
+    each_searched(separators, |at| words.prefetch(node.first() + at / 8));
     // The bounds of the first and the last child are not both in the node.
     if node.separator(0) > number {
         return 0;
@@ -260,7 +266,13 @@ fn search_all<D: Domain>(words: Words<'_, D>, separators: u64, number: u64) -> u
     if node.separator(separators - 1) <= number {
         return separators;
     }
-    search_numbers(words, node.first(), 1, separators, number, true, |_| ())
+    // The children that are left.
+    let narrowed = |low: u64| {
+        for line in [0, 8, 16] {
+            words.prefetch(HEADER_WORDS + low + line);
+        }
+    };
+    search_numbers(words, node.first(), 1, separators, number, true, narrowed)
 }
 
 #[cfg(test)]

@@ -139,6 +139,8 @@ impl<'pool, D: Domain> Head<'pool, D> {
         // Of a header of another kind, a greater number remains than there are words.
         let node_bytes = (word(0) & !COUNT_BITS).wrapping_sub((Kind::Leaf as u64) << 56);
         let words = rest.take(node_bytes / 8)?;
+        // The head lies in the node, too.
+        words.chunk::<HEAD_WORDS>(0)?;
         Some(Self { words, shape, low: word(LOW_AT).swap_bytes() })
     }
 }
