@@ -333,7 +333,7 @@ pub fn allocate_first_pages(file: &File, from: u64, to: u64) -> io::Result<()> {
 }
 
 /// [`allocate`], which no test refuses.
-fn allocate_unrefused(file: &File, from: u64, to: u64) -> io::Result<()> {
+pub fn allocate_unrefused(file: &File, from: u64, to: u64) -> io::Result<()> {
     let (Ok(from), Ok(bytes)) = (i64::try_from(from), i64::try_from(to.saturating_sub(from)))
     else {
         return Err(io::Error::from(io::ErrorKind::FileTooLarge));

@@ -277,7 +277,8 @@ impl<D: Domain> Pool<D> {
             };
             let mapping = Mapping::shared(&file, geometry.max_bytes, medium.is_dax())
                 .map_err(io_error(path, MAP_THE_FILE))?;
-            room::take_huge_pages(&mapping, &file, medium, geometry.chunks_off, size_bytes);
+            let chunks = geometry.chunks_off..size_bytes;
+            room::take_huge_pages(&mapping, &file, medium, &geometry, chunks);
             room::extend(path, &file, &geometry, geometry.chunks_off, size_bytes)?;
             sys::allocate(&file, 0, CHUNK_TABLE_OFF)
                 .map_err(|source| room::not_allocated(path, 0, size_bytes, source))?;

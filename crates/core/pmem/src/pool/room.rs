@@ -3,6 +3,7 @@
 //! says when.
 
 use std::fs::File;
+use std::ops::Range;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::sync::atomic::Ordering;
@@ -43,13 +44,21 @@ impl<D: Domain> Pool<D> {
             let mut target = generous.max(to_bytes);
             if let Some(file) = &self.file {
                 target = self.whole_huge_pages(from_bytes, target);
-                take_huge_pages(&self.mapping, file, self.medium, from_bytes, target);
-                if let Err(error) = extend(&self.path, file, &self.geometry, from_bytes, target) {
-                    if target == to_bytes {
-                        return Err(error);
-                    }
+                let range = from_bytes..target;
+                take_huge_pages(&self.mapping, file, self.medium, &self.geometry, range);
+                let extend = |to| extend(&self.path, file, &self.geometry, from_bytes, to);
+                if extend(target).is_err() {
                     target = to_bytes;
-                    extend(&self.path, file, &self.geometry, from_bytes, target)?;
+                    match extend(target) {
+                        // Another thread has made it, and perhaps punched a part of it since.
+                        Err(_)
+                            if superblock::size_of_word(size.load(Ordering::Acquire))
+                                >= to_bytes =>
+                        {
+                            return Ok(());
+                        }
+                        extended => extended?,
+                    }
                 }
             }
             self.use_huge_pages(from_bytes, target);
@@ -297,14 +306,32 @@ pub(super) fn table_end(geometry: &Geometry, size_bytes: u64) -> u64 {
 ///
 /// The system clears a huge page once. Small pages would be cleared, copied to a huge one, and
 /// freed.
-pub(super) fn take_huge_pages(mapping: &Mapping, file: &File, medium: Medium, from: u64, to: u64) {
+pub(super) fn take_huge_pages(
+    mapping: &Mapping,
+    file: &File,
+    medium: Medium,
+    geometry: &Geometry,
+    chunks: Range<u64>,
+) {
     let Medium::MemoryFile(_) = medium else { return };
+    let Range { start, end } = chunks;
+    let table = table_part(geometry, start, end);
     // Unlike `extend`, this would leave a part of the room behind when the file system gets full.
-    if sys::free_bytes(file).is_ok_and(|free| free / 2 >= to - from)
-        && sys::allocate_first_pages(file, from, to).is_ok()
+    // The table's room comes first: without it, the rest could not be used.
+    if sys::free_bytes(file).is_ok_and(|free| free / 2 >= end - start)
+        && sys::allocate_unrefused(file, table.start, table.end).is_ok()
+        && sys::allocate_first_pages(file, start, end).is_ok()
     {
-        mapping.collapse_into_huge_pages(from, to);
+        mapping.collapse_into_huge_pages(start, end);
     }
+}
+
+/// The part of the chunk table that the chunks from byte `from` to byte `to` need, without the page
+/// that holds the end of the former part: it exists already.
+fn table_part(geometry: &Geometry, from: u64, to: u64) -> Range<u64> {
+    let is_first = from == geometry.chunks_off;
+    let start = if is_first { CHUNK_TABLE_OFF } else { table_end(geometry, from) };
+    start..table_end(geometry, to).max(start)
 }
 
 /// Allocates the chunks from byte `from` to byte `to`, and their part of the chunk table.
@@ -315,10 +342,8 @@ pub(super) fn extend(
     from: u64,
     to: u64,
 ) -> Result<()> {
-    let table_end = |bytes| table_end(geometry, bytes);
-    // The page that holds the end of the former part exists already.
-    let table_from = if from == geometry.chunks_off { CHUNK_TABLE_OFF } else { table_end(from) };
-    sys::allocate(file, table_from, table_end(to).max(table_from))
+    let table = table_part(geometry, from, to);
+    sys::allocate(file, table.start, table.end)
         .and_then(|()| sys::allocate(file, from, to))
         .map_err(|source| not_allocated(path, from, to, source))
 }
