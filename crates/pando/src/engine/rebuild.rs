@@ -28,8 +28,8 @@ use super::map_list::header_of;
 use crate::options::OnRecovery;
 use crate::{Error, RecoveryProgress};
 
-/// Writes of the log that are sorted together. A pool whose log is longer has larger data.
-const SORT_BYTES: usize = 128 << 20;
+/// Bytes of the writes of the log that are sorted together.
+const SORT_BYTES: usize = 192 << 20;
 
 /// A pool that is to be rebuilt.
 pub(super) struct Lost<'open> {
@@ -69,7 +69,9 @@ pub(super) fn rebuild<D: Domain>(
     };
     let replayed = match replay(SORT_BYTES) {
         // A pool that is nearly full takes the writes in their order.
-        Err(Error::PoolFull { .. }) => replay(0),
+        Err(Error::PoolFull { .. } | Error::FileSystemFull { .. } | Error::FileTooLarge { .. }) => {
+            replay(0)
+        }
         replayed => replayed,
     };
     let (mut building, (recovered, replayed)) = replayed?;

@@ -14,13 +14,16 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{Scope, available_parallelism};
 
-use pando_index::RangeIndex;
+use pando_index::{RangeIndex, Record};
 use pando_pmem::mutant;
 
 use crate::error::Result;
 
-/// Bytes of keys and values in a full batch that is not sorted.
+/// Bytes of a full batch that is not sorted.
 const BATCH_BYTES: usize = 256 << 10;
+/// Bytes that a write takes besides its key and its value, also while its batch is applied.
+const WRITE_BYTES: usize =
+    size_of::<(usize, Option<usize>)>() + size_of::<Write<'_>>() + size_of::<Record<'_>>();
 /// Batches that may wait for a thread, or be in its hands.
 const MOST_BATCHES: usize = 3;
 /// The same, of large batches: one is applied while the next one is filled.
@@ -40,6 +43,11 @@ struct Batch {
 }
 
 impl Batch {
+    /// The memory that it takes.
+    fn taken_bytes(&self) -> usize {
+        self.bytes.len() + self.writes.len() * WRITE_BYTES
+    }
+
     fn push(&mut self, index: &Arc<dyn RangeIndex>, key: &[u8], value: Option<&[u8]>) {
         self.bytes.extend_from_slice(key);
         self.bytes.extend_from_slice(value.unwrap_or_default());
@@ -53,15 +61,27 @@ impl Batch {
     /// Applies and forgets all writes.
     fn apply(&mut self, order: Order) -> pando_index::Result<()> {
         let (mut rest, mut lengths) = (self.bytes.as_slice(), self.writes.iter());
-        let (mut upserts, mut removals) = (Vec::new(), Vec::new());
+        let mut groups: Vec<(&Arc<dyn RangeIndex>, Vec<Write<'_>>)> = Vec::new();
         for (index, count) in &self.runs {
-            let mut writes = Vec::with_capacity(*count);
+            // In the order of the keys, all runs of an index are one. Most batches are of few.
+            let place = match order {
+                Order::Given => None,
+                Order::Keys { .. } => groups.iter().position(|(of, _)| Arc::ptr_eq(of, index)),
+            };
+            let place = place.unwrap_or(groups.len());
+            if place == groups.len() {
+                groups.push((index, Vec::with_capacity(*count)));
+            }
+            let writes = &mut groups[place].1;
             for &(key_bytes, value_bytes) in lengths.by_ref().take(*count) {
                 let (key, behind) = rest.split_at(key_bytes);
                 let (value, behind) = behind.split_at(value_bytes.unwrap_or_default());
                 rest = behind;
                 writes.push(Write::new(writes.len(), key, value_bytes.map(|_| value)));
             }
+        }
+        let (mut upserts, mut removals) = (Vec::new(), Vec::new());
+        for (index, mut writes) in groups {
             if let Order::Keys { thread, threads } = order
                 && !writes.is_sorted_by(Write::is_before)
             {
@@ -163,7 +183,8 @@ impl Thread {
 
     /// Hands the batch over.
     fn send<'scope>(&mut self, scope: &'scope Scope<'scope, '_>, order: Order) -> Result<()> {
-        let most = if self.next.bytes.len() > BATCH_BYTES * 2 { MOST_LARGE } else { MOST_BATCHES };
+        let is_large = self.next.taken_bytes() > BATCH_BYTES * 2;
+        let most = if is_large { MOST_LARGE } else { MOST_BATCHES };
         while self.in_flight >= most {
             self.take_back()?;
         }
@@ -242,7 +263,7 @@ impl<'scope, 'env> Loaders<'scope, 'env> {
         for number in 0..self.threads.len() {
             let (order, thread) = (self.order_of(number), &mut self.threads[number]);
             match thread.channels {
-                None if thread.next.bytes.len() < BATCH_BYTES => thread.next.apply(order)?,
+                None if thread.next.taken_bytes() < BATCH_BYTES => thread.next.apply(order)?,
                 _ => thread.send(self.scope, order)?,
             }
         }
@@ -274,7 +295,7 @@ impl<'scope, 'env> Loaders<'scope, 'env> {
         let order = self.order_of(number);
         let thread = &mut self.threads[number];
         thread.next.push(index, key, value);
-        let is_full = thread.next.bytes.len() >= full_bytes;
+        let is_full = thread.next.taken_bytes() >= full_bytes;
         if is_full {
             thread.send(self.scope, order)?;
         }
