@@ -113,6 +113,12 @@ impl Running {
         child.as_mut().map(Child::kill);
         std::mem::forget(child);
     }
+
+    /// Never returns if a signal is ending the tour: its files are gone then, and an error of the
+    /// tour would only say so.
+    pub fn wait_for_signal(&self) {
+        drop(self.lock());
+    }
 }
 
 /// A child process that is killed when the tour ends in any way.

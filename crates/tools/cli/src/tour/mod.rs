@@ -81,7 +81,9 @@ pub fn run(pool: &PoolArguments, arguments: &TourArguments) -> Result<(), Failur
     data.write_to(&place.data_path())?;
     let seed = arguments.seed.unwrap_or_else(random::unpredictable);
     let writers = arguments.writers;
-    Tour { pool, writers, seed, place, running, data, output }.go()
+    let outcome = Tour { pool, writers, seed, place, running: running.clone(), data, output }.go();
+    running.wait_for_signal();
+    outcome
 }
 
 impl Tour<'_> {
@@ -120,6 +122,7 @@ impl Tour<'_> {
     fn load_and_kill(&mut self) -> Result<Killed, Failure> {
         for attempt in 1..=KILL_ATTEMPTS {
             let pool = Pool::create(self.place.pool_path(), &self.pool.options())?;
+            self.place.note_created();
             drop(pool.map(MAP)?);
             let stat = pool.stat()?;
             pool.close()?;

@@ -4,6 +4,8 @@ use std::ffi::CString;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use tempfile::TempDir;
 
@@ -21,8 +23,9 @@ pub struct Place {
     folder_path: PathBuf,
     pool_path: PathBuf,
     keep: bool,
-    /// Whether the tour created the pool's file: a file that existed before is never removed.
-    owns_pool: bool,
+    /// Whether the tour created the pool's file: a file of others is never removed. The thread that
+    /// a signal wakes has it too.
+    owns_pool: Arc<AtomicBool>,
 }
 
 impl Place {
@@ -44,12 +47,19 @@ impl Place {
             .map_err(Failure::file("create a folder in", base))?;
         let folder_path = folder.path().to_owned();
         let pool_path = pool_path.map_or_else(|| folder_path.join("tour.pool"), Path::to_owned);
-        Ok(Self { folder: Some(folder), folder_path, pool_path, keep, owns_pool: true })
+        let owns_pool = Arc::default();
+        Ok(Self { folder: Some(folder), folder_path, pool_path, keep, owns_pool })
     }
 
     /// The pool's file.
     pub fn pool_path(&self) -> &Path {
         &self.pool_path
+    }
+
+    /// Notes that the tour has created the pool's file.
+    pub fn note_created(&self) {
+        // Relaxed, here and below: the flag alone is shared, and the file is the system's.
+        self.owns_pool.store(true, Ordering::Relaxed);
     }
 
     /// The data set's file.
@@ -71,16 +81,21 @@ impl Place {
     /// so.
     pub fn last_words(&self, running: Running) -> impl FnOnce() -> Option<String> + Send + 'static {
         let (folder, pool, keep) = (self.folder_path.clone(), self.pool_path.clone(), self.keep);
+        let owns_pool = self.owns_pool.clone();
         move || {
             running.kill_for_good();
             Some(if keep {
                 format!("; the tour's files stay: {} and {}", folder.display(), pool.display())
             } else {
-                // The pool may not be there yet, and is in the folder unless its path was given.
-                let _ = std::fs::remove_file(&pool);
+                // The pool is in the folder unless its path was given.
+                if owns_pool.load(Ordering::Relaxed) {
+                    let _ = std::fs::remove_file(&pool);
+                }
                 match std::fs::remove_dir_all(&folder) {
-                    Ok(()) => "; the tour's files are removed".to_owned(),
-                    Err(error) => format!("; cannot remove {}: {error}", folder.display()),
+                    Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                        format!("; cannot remove {}: {error}", folder.display())
+                    }
+                    _ => "; the tour's files are removed".to_owned(),
                 }
             })
         }
@@ -93,7 +108,7 @@ impl Place {
         if !self.keep {
             self.remove_pool()?;
         }
-        self.owns_pool = false;
+        self.owns_pool.store(false, Ordering::Relaxed);
         let Some(folder) = self.folder.take() else { return Ok(()) };
         if self.pool_path.parent() == Some(&self.folder_path) && self.keep {
             let _ = folder.keep();
@@ -110,7 +125,7 @@ impl Drop for Place {
             if let Some(folder) = self.folder.take() {
                 let _ = folder.keep();
             }
-        } else if self.owns_pool {
+        } else if self.owns_pool.load(Ordering::Relaxed) {
             let _ = std::fs::remove_file(&self.pool_path);
         }
     }
