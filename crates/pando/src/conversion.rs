@@ -131,7 +131,10 @@ impl Error {
             Log::Foreign { ref path, .. } | Log::OlderPool { ref path, .. } => {
                 Self::LogForeign { path: path.into(), cause: error.to_string() }
             }
-            Log::Damaged { ref path, .. } | Log::Missing { ref path, .. } => {
+            Log::Damaged { ref path, .. }
+            | Log::Missing { ref path, .. }
+            | Log::NotALog { ref path }
+            | Log::Proposed { ref path, .. } => {
                 Self::LogDamaged { path: path.into(), cause: error.to_string() }
             }
             other => Self::Log(other.into()),

@@ -451,7 +451,7 @@ pub enum Error {
         /// What differs, and the remedy.
         cause: String,
     },
-    /// The log, or its part in the pool, is damaged, or a part of it is missing.
+    /// The log, or its part in the pool, is damaged, or all or a part of it is missing.
     #[error("{cause}")]
     LogDamaged {
         /// The damaged file, or the directory of the log.

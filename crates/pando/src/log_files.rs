@@ -90,7 +90,8 @@ impl LogFiles {
     ///
     /// # Errors
     ///
-    /// [`Error::Log`]: something is missing or damaged, and a recovery would fail.
+    /// [`Error::LogDamaged`]: something is missing or damaged, and a recovery would fail;
+    /// [`Error::Log`].
     ///
     /// ```
     /// use pando::{LogFiles, MapOptions, Pool, PoolOptions};
@@ -124,8 +125,8 @@ impl LogFiles {
     ///
     /// # Errors
     ///
-    /// [`Error::Log`] if the log is damaged, or `to` has a log or a backup already. Then `to` is no
-    /// backup.
+    /// [`Error::LogDamaged`]; [`Error::Log`], also if `to` has a log or a backup already. Then `to`
+    /// is no backup.
     pub fn backup(&self, to: impl AsRef<Path>) -> Result<u64, Error> {
         let (from, to) = (self.open()?, to.as_ref());
         let to = Disk::open_or_create(to).map_err(Error::of_device)?;

@@ -99,8 +99,8 @@ impl Pool {
     ///
     /// [`Error::PoolEntering`], [`Error::TooManyProcesses`] and [`Error::NotShareable`] if it is
     /// opened to be shared ([`PoolOptions::shared`]);
-    /// [`Error::LogNotFound`], [`Error::LogBusy`], [`Error::LogOfOtherPool`] or [`Error::Log`] if
-    /// its log cannot be used;
+    /// [`Error::LogNotFound`], [`Error::LogBusy`], [`Error::LogOfOtherPool`],
+    /// [`Error::LogForeign`], [`Error::LogDamaged`] or [`Error::Log`] if its log cannot be used;
     /// [`Error::NoLog`] if options name one that it does not have;
     /// [`Error::PoolNotFound`] if there is no file, [`Error::PoolBusy`] if the pool is open
     /// elsewhere, [`Error::PoolNotWritable`]; [`Error::NotAFile`], [`Error::NotAPool`],

@@ -252,7 +252,7 @@ impl Pool {
     }
 
     /// Opens a map that exists.
-    fn open_known_map(
+    pub(crate) fn open_known_map(
         &self,
         open_maps: &mut HashMap<String, Weak<MapShared>>,
         name: &str,

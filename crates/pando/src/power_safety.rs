@@ -126,8 +126,8 @@ impl Pool {
     ///
     /// # Errors
     ///
-    /// [`Error::Option`] if `options` name no log; [`Error::Log`] if the backup is damaged or none;
-    /// otherwise as [`create`](Self::create).
+    /// [`Error::Option`] if `options` name no log; [`Error::LogDamaged`] if the backup is damaged,
+    /// or there is none; [`Error::Log`]; otherwise as [`create`](Self::create).
     pub fn restore(
         backup: impl AsRef<Path>,
         path: impl AsRef<Path>,

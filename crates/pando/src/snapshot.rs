@@ -1,11 +1,11 @@
 //! Snapshots: the transactional maps of a pool at one moment.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 
 use pando_index::KeyRange;
 
 use crate::engine::{AnySnapshot, Stamped};
+use crate::report::MapInfo;
 use crate::scan::OwnedRecord;
 use crate::shared::PoolShared;
 use crate::{Error, Map, Pool, Scan};
@@ -199,7 +199,8 @@ impl Snapshot<'_> {
     /// # Errors
     ///
     /// Those of `visit`, which end the dump, and those of [`get`](Self::get). Also
-    /// [`Error::MapDamaged`], [`Error::UnknownIndex`] and [`Error::OpenForSalvage`].
+    /// [`Error::Damaged`] if a map cannot be read, whatever its index, [`Error::UnknownIndex`] and
+    /// [`Error::OpenForSalvage`].
     ///
     /// ```
     /// use pando::{Error, MapOptions, Pool, PoolOptions};
@@ -235,22 +236,19 @@ impl Snapshot<'_> {
     /// All transactional maps, by name.
     fn all_maps(&self) -> Result<Vec<Map>, Error> {
         let pool = Pool::of_shared(self.pool.clone());
-        loop {
-            let mut listed = pool.maps()?;
-            listed.retain(|map| map.is_transactional);
-            let opened: Result<Vec<_>, _> =
-                listed.iter().map(|map| pool.open_map(&map.name)).collect();
-            let maps = match opened {
-                // Dropped or renamed since it was listed.
-                Err(Error::MapNotFound { .. }) => continue,
-                opened => opened?,
-            };
-            // If names have moved between maps, one is there twice, or is another one.
-            let numbers: HashSet<_> = maps.iter().filter_map(Map::number).collect();
-            if numbers.len() == listed.len() {
-                return Ok(maps);
-            }
+        pool.check_not_salvaged()?;
+        // Until all are open, no map is created, renamed or dropped.
+        let mut open_maps = self.pool.open_maps();
+        let listed = pool.maps()?;
+        let of_damaged = |map: &MapInfo| {
+            let found = map.damage.as_ref()?;
+            Some(format!("the map in slot {} cannot be read: {found}; drop it first", map.slot))
+        };
+        if let Some(what) = listed.iter().find_map(of_damaged) {
+            return Err(Error::Damaged(what.into()));
         }
+        let listed = listed.iter().filter(|map| map.is_transactional);
+        listed.map(|map| pool.open_known_map(&mut open_maps, &map.name)).collect()
     }
 
     /// The records whose keys begin with `prefix` as they were; see [`range`](Self::range).

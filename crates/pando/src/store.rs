@@ -59,8 +59,8 @@ impl Store {
     /// # Errors
     ///
     /// [`Error::StoreBusy`] if it is open elsewhere; [`Error::Option`] if `memory_bytes` is less
-    /// than 16 MiB, or than 32 bytes for each page; [`Error::Damaged`], [`Error::Log`],
-    /// [`Error::Storage`].
+    /// than 16 MiB, or than 32 bytes for each page; [`Error::Damaged`],
+    /// [`Error::LogDamaged`], [`Error::LogForeign`], [`Error::Log`], [`Error::Storage`].
     pub fn open(path: impl AsRef<Path>, memory_bytes: u64) -> Result<Self, Error> {
         Self::open_with(path, memory_bytes, &PoolOptions::new())
     }

@@ -99,6 +99,10 @@ fn is_damaged(pool: &Pool) {
         assert!(refused.to_string().contains("slot 1"), "{refused}");
     }
     assert_eq!(pool.open_map("before").unwrap().get(b"key").unwrap().unwrap(), b"before");
+    // Nobody knows whether the map is transactional: a dump may not leave it out.
+    let snapshot = pool.snapshot().expect("a snapshot");
+    let refused = snapshot.dump(|_, _, _| Ok::<(), Error>(())).expect_err("damage");
+    assert!(matches!(refused, Error::Damaged(_)), "{refused}");
 }
 
 /// The records that salvage by slot copies out.

@@ -132,7 +132,7 @@ fn a_damaged_log_is_moved_away_and_replaced() {
     let file = fs::OpenOptions::new().write(true).open(&segment).expect("opens");
     file.set_len(0).expect("cut");
     let refused = Pool::open(place.pool(), &PoolOptions::new()).expect_err("damage");
-    assert!(matches!(refused, Error::Log(_)), "{refused}");
+    assert!(matches!(refused, Error::LogDamaged { .. }), "{refused}");
     let refused = Pool::reset_log(place.pool(), &PoolOptions::new()).expect_err("not empty");
     assert!(refused.to_string().contains("move them away"), "{refused}");
     fs::rename(&directory, place.path("damaged.log")).expect("moved");
@@ -297,7 +297,7 @@ fn cut_short_at_the_deciding_step() -> (Place, Vec<u8>) {
 #[track_caller]
 fn is_refused_as_proposed<T: std::fmt::Debug>(found: Result<T, Error>) {
     let refused = found.expect_err("refused");
-    assert!(matches!(refused, Error::Log(_)), "{refused}");
+    assert!(matches!(refused, Error::LogDamaged { .. }), "{refused}");
     let text = refused.to_string();
     assert!(text.contains("`proposal`") && text.contains("its former log"), "{text}");
 }

@@ -76,7 +76,7 @@ mod tests {
     fn an_error_of_the_log_has_the_code_misconf() {
         let folder = tempfile::tempdir().expect("a folder");
         let error = LogFiles::at(folder.path()).verify().expect_err("it has no log");
-        assert!(matches!(error, pando::Error::Log(_)), "{error:?}");
+        assert!(matches!(error, pando::Error::LogDamaged { .. }), "{error:?}");
         let said = Failure::from(error).to_string();
         assert!(said.starts_with("MISCONF "), "{said}");
     }

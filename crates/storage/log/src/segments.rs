@@ -275,6 +275,9 @@ impl Segments {
         let Some(file) = existing(self.directory.as_ref(), place / self.segment_bytes)? else {
             return Ok(false);
         };
+        if file.size_bytes()? < place % self.segment_bytes + BLOCK_ALIGN {
+            return Ok(false);
+        }
         let mut bytes = vec![0; BLOCK_ALIGN as usize];
         file.read_at(&mut bytes, place % self.segment_bytes)?;
         let is_ours = |header: Header| header.log_id == self.log_id && header.place == place;
