@@ -55,7 +55,7 @@ fn figures_without_rounds_are_written_too() {
     assert!(page.contains("<svg") && page.contains("bztree:process"), "{page}");
 
     let (page, rows) = page_and_rows("transactions --records 1k --rounds 2 --seconds 0.02");
-    assert_eq!(rows.len(), 4 + 2 * 3 + 2);
+    assert_eq!(rows.len(), 4 + 2 * 3 + 3);
     assert_fields(
         &rows,
         "measure base ratio on_core_ratio per_second per_core_second latency_ns records log_file_system",
