@@ -15,6 +15,9 @@ use rustix::process::{Pid, Signal, kill_process};
 
 /// Starts the command with three pipes.
 fn start(folder: &Folder, arguments: &[&str]) -> Child {
+    // A shell may have started the tests with this signal ignored, and the command would inherit
+    // that. A handler is not inherited.
+    signal_hook::flag::register(signal_hook::consts::SIGINT, Default::default()).unwrap();
     let mut command = folder.command(arguments);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
 }

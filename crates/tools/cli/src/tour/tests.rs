@@ -91,10 +91,21 @@ fn after_a_failure_nothing_is_left() {
     let path = folder.path().join("given.pool");
     let place = Place::choose(Some(&path), 0, false).unwrap();
     fs::write(&path, b"pool").unwrap();
+    place.note_created();
     fs::write(place.data_path(), b"data").unwrap();
     let data = place.data_path();
     drop(place);
     assert!(!path.exists() && !data.parent().unwrap().exists());
+}
+
+#[test]
+fn a_pool_that_another_process_has_created_stays() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("given.pool");
+    let place = Place::choose(Some(&path), 0, false).unwrap();
+    fs::write(&path, b"of another one").unwrap();
+    drop(place);
+    assert!(path.exists());
 }
 
 #[test]
