@@ -1,12 +1,12 @@
 //! Threads that put records into the maps of a pool that is being rebuilt.
 //!
-//! The thread that reads the image and the log fills batches of writes; the others apply them. Two
-//! writes of one key are applied in the order in which they were given, or only the last one is:
-//! both are in batches for the same thread, or a call of [`wait`](Loaders::wait) lies between them.
+//! The thread that reads the image and the log fills batches of writes; the others apply them. Of
+//! two writes of one key, the later one is applied later, or it alone is applied. Both are in
+//! batches for the same thread, or a call of [`wait`](Loaders::wait) lies between them.
 //!
 //! Within a batch, writes are sorted by their keys, so that those of one leaf come together. Of the
-//! writes of one key the last one remains. Removals come first, to make room. All threads would
-//! work at the same place of an index, so each one begins at another place of its order.
+//! writes of one key the last one remains. Removals come first, to make room. Each thread
+//! begins at another place of its order: else all would work at the same place of an index.
 
 use std::hash::{DefaultHasher, Hasher};
 use std::num::NonZero;

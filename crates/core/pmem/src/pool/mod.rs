@@ -150,6 +150,7 @@ impl<D: Domain> Pool<D> {
     /// All words of the pool, as far as this process knows: another process may have grown it.
     #[inline(always)]
     pub fn all_words(&self) -> Words<'_, D> {
+        // Relaxed: a thread that has read an offset has acquired the end behind it (`grow`).
         let count = self.end_words.load(Ordering::Relaxed);
         // SAFETY: these words lie in the mapping. Words are only accessed atomically, and the
         // mapping lives as long as the pool.

@@ -264,7 +264,6 @@ impl<D: Domain> Pool<D> {
                 false => (lock_alone(path, file)?, None),
                 true => enter(path, file).map(|(file, sharing)| (file, Some(sharing)))?,
             };
-            let boot_id = medium::boot_id();
             let block = Superblock {
                 pool_id,
                 max_bytes: geometry.max_bytes,
@@ -273,7 +272,7 @@ impl<D: Domain> Pool<D> {
                 clean: false,
                 survives_power: medium.guarantee(D::needs_write_back()) == Guarantee::PowerLoss,
                 size_bytes,
-                boot_id,
+                boot_id: medium::boot_id(),
             };
             let mapping = Mapping::shared(&file, geometry.max_bytes, medium.is_dax())
                 .map_err(io_error(path, MAP_THE_FILE))?;
