@@ -173,7 +173,7 @@ pub fn word_index(off: u64) -> u64 {
     off.rotate_right(3)
 }
 
-/// Neighbouring words of a pool, for reads. It is checked once that they lie in the pool.
+/// Neighbouring words of a pool. It is checked once that they lie in the pool.
 #[derive(Debug)]
 pub struct Words<'pool, D> {
     words: &'pool [AtomicU64],
@@ -198,6 +198,12 @@ impl<'pool, D: Domain> Words<'pool, D> {
     #[inline(always)]
     pub fn nothing() -> Self {
         Self::new(&NOTHING)
+    }
+
+    /// Each word, for a copy.
+    #[inline(always)]
+    pub(crate) fn each(self) -> impl Iterator<Item = Word<'pool, D>> {
+        self.words.iter().map(Word::new)
     }
 
     /// Loads word `index`. An index beyond the end comes from damaged data: then the result is

@@ -258,11 +258,11 @@ impl<D: Domain> Pool<D> {
         }
         let (skipped, first) = (off % 8, off / 8 * 8);
         let count = (skipped + bytes).div_ceil(8);
-        let words = self.words(first, count);
-        let mut found = Vec::with_capacity((bytes + 16) as usize);
-        for index in 0..count {
+        let mut found = vec![0; (count * 8) as usize];
+        let (copies, _) = found.as_chunks_mut::<8>();
+        for (copy, word) in copies.iter_mut().zip(self.words(first, count).each()) {
             // Relaxed: the bytes were published by a release that the caller has acquired.
-            found.extend_from_slice(&words.load(index, Ordering::Relaxed).to_le_bytes());
+            *copy = word.load(Ordering::Relaxed).to_le_bytes();
         }
         found.truncate((skipped + bytes) as usize);
         found.drain(..skipped as usize);
@@ -276,16 +276,17 @@ impl<D: Domain> Pool<D> {
     #[inline]
     pub fn store_bytes(&self, off: u64, source: &[u8]) {
         let (words, rest) = source.as_chunks::<8>();
-        let mut at = off;
-        for word in words {
+        let places = self.words_within(off, source.len().div_ceil(8) as u64);
+        // Only damage leads to no place.
+        let Some(mut places) = places.map(Words::each) else { return };
+        for (word, place) in words.iter().zip(&mut places) {
             // Relaxed: the place is published by a later release.
-            self.word(at).store(u64::from_le_bytes(*word), Ordering::Relaxed);
-            at += 8;
+            place.store(u64::from_le_bytes(*word), Ordering::Relaxed);
         }
-        if !rest.is_empty() {
+        if let Some(place) = places.next() {
             let mut last = [0; 8];
             last[..rest.len()].copy_from_slice(rest);
-            self.word(at).store(u64::from_le_bytes(last), Ordering::Relaxed);
+            place.store(u64::from_le_bytes(last), Ordering::Relaxed);
         }
     }
 
