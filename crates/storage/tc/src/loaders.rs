@@ -18,6 +18,7 @@ use pando_index::{RangeIndex, Record};
 use pando_pmem::mutant;
 
 use crate::error::Result;
+use crate::kept::head;
 
 /// Bytes of a full batch that is not sorted.
 const BATCH_BYTES: usize = 256 << 10;
@@ -133,10 +134,7 @@ struct Write<'batch> {
 
 impl<'batch> Write<'batch> {
     fn new(number: usize, key: &'batch [u8], value: Option<&'batch [u8]>) -> Self {
-        let mut prefix = [0; 8];
-        let bytes = key.len().min(prefix.len());
-        prefix[..bytes].copy_from_slice(&key[..bytes]);
-        Self { prefix: u64::from_be_bytes(prefix), number, key, value }
+        Self { prefix: head(key), number, key, value }
     }
 
     /// Whether the key is a smaller one.

@@ -32,6 +32,8 @@ use crate::record::{Commit, WriteRef};
 use crate::settle::Room;
 use crate::stamp::{STAMP_BYTES, Stamp, put};
 
+/// Bytes that the vector of a version gets at once: most need no more.
+const VERSION_BYTES: usize = 256;
 /// How often a commit begins again, because of others at its key, before it gives up.
 const STEPS: u32 = 1 << 10;
 
@@ -82,6 +84,12 @@ struct Begun {
     own: Stamp,
     /// Whether nothing is to be done for snapshots before the install.
     is_free: bool,
+}
+
+/// Makes room for the stamp at the start of an empty version.
+fn begin_version(new: &mut Vec<u8>) {
+    new.reserve(VERSION_BYTES);
+    new.resize(STAMP_BYTES, 0);
 }
 
 /// One call of the index.
@@ -272,7 +280,7 @@ impl<'op, D: Domain, M: Maps> Call<'op, '_, D, M> {
             Some((record, _)) => return Outcome::Met(record),
         }
         let was_present = old.is_some();
-        new.resize(STAMP_BYTES, 0);
+        begin_version(new);
         let is_removal = match decide(old, new) {
             Ok(Decision::Keep) => return Outcome::Kept { was_present },
             Ok(Decision::Put) => false,
@@ -284,7 +292,7 @@ impl<'op, D: Domain, M: Maps> Call<'op, '_, D, M> {
 
     /// Appends the record of a blind write.
     fn begin_blind(&self, new: &mut Vec<u8>, decide: &mut Decide<'_>) -> Outcome<'op, D> {
-        new.resize(STAMP_BYTES, 0);
+        begin_version(new);
         match decide(None, new) {
             Ok(_) => self.append((Stamp::UNREAD, None), false, false, new),
             Err(error) => Outcome::Refused(error.into()),

@@ -16,8 +16,8 @@ use crate::commit::{Completed, InFlight};
 use crate::component::{Found, Maps, TransactionComponent};
 use crate::error::{Error, Result};
 use crate::map_list::MapList;
-use crate::record::{Cause, Commit, Write};
-use crate::snapshots::{Entry, place};
+use crate::record::{Cause, Commit, Write, push_redo};
+use crate::snapshots::Entry;
 use crate::stamp::Stamp;
 use crate::tombstones::Tombstone;
 
@@ -185,7 +185,7 @@ impl<D: Domain, M: Maps> TransactionComponent<D, M> {
     fn free_revoked(&self, least: usize) {
         for entry in self.snapshots.revoked() {
             let Ok(guard) = self.pin() else { return };
-            let are_freed = entry.free_versions(least) < least;
+            let are_freed = entry.versions.free(least) < least;
             let most = least.max(entry.tombstones() / 8);
             if self.take_back_tombstones(&guard, &entry, most) < most && are_freed {
                 D::observe_process_memory();
@@ -203,7 +203,7 @@ impl<D: Domain, M: Maps> TransactionComponent<D, M> {
         D::observe_process_memory();
         entry.close();
         D::observe_process_memory();
-        entry.free_versions(usize::MAX);
+        entry.versions.free(usize::MAX);
         if entry.tombstones() == 0 {
             self.free_revoked(1);
         }
@@ -253,12 +253,12 @@ impl<D: Domain, M: Maps> TransactionComponent<D, M> {
         snapshots: &[Arc<Entry>],
         tombstone: &Tombstone,
     ) -> bool {
-        let place = place(tombstone.map, &tombstone.key);
-        let needs = |entry: &&Arc<Entry>| entry.needs_tombstone(tombstone.stamp.lsn(), &place);
+        let (place, lsn) = (tombstone.place(), tombstone.stamp.lsn());
+        let needs = |entry: &&Arc<Entry>| entry.needs_tombstone(lsn, place);
         D::observe_process_memory();
         let Some(entry) = snapshots.iter().find(needs) else { return false };
         D::observe_process_memory();
-        entry.hold(place, tombstone);
+        entry.hold(tombstone);
         D::observe_process_memory();
         // It may have left the list meanwhile. (If another thread sees that late, the tombstone
         // stays until a scan notes it.)
@@ -518,6 +518,10 @@ impl<D: Domain, M: Maps> Settle<D> for TransactionComponent<D, M> {
     fn settle(&self, guard: &Guard<'_, D>, record: Record<'_, D>) -> pando_log::Result<Status> {
         self.settle_record(guard, record)
     }
+
+    fn push_redo(&self, payload: &[u8], bytes: &mut Vec<u8>) {
+        push_redo(payload, bytes);
+    }
 }
 
 /// Settles what a crash has left: no one waits for a commit that is undecided.
@@ -527,6 +531,10 @@ impl<D: Domain, M: Maps> Settle<D> for AtOpening<'_, D, M> {
     fn settle(&self, guard: &Guard<'_, D>, record: Record<'_, D>) -> pando_log::Result<Status> {
         record.decide(Status::Failed);
         self.0.settle_record(guard, record)
+    }
+
+    fn push_redo(&self, payload: &[u8], bytes: &mut Vec<u8>) {
+        push_redo(payload, bytes);
     }
 }
 

@@ -59,8 +59,9 @@ use pando_pmem::{Domain, Guard, mutant};
 
 use crate::component::{Maps, TransactionComponent};
 use crate::error::{Error, Result};
+use crate::kept::{Kept, Place, Walk};
 use crate::record::Commit;
-use crate::snapshots::{Entry, SnapshotOptions, SnapshotStat, Versions, place, put_place};
+use crate::snapshots::{Entry, SnapshotOptions, SnapshotStat};
 use crate::stamp::Stamp;
 
 /// All maps at one moment. It holds up no one. Dropped, it is released.
@@ -133,7 +134,6 @@ impl<D: Domain, M: Maps> TransactionComponent<D, M> {
         }
         for write in &commit.writes {
             let Some(value) = &write.old.value else { continue };
-            let place = place(write.map, &write.key);
             let lacks = |entry: &&Arc<Entry>| {
                 D::observe_process_memory();
                 let is_due = write.old.stamp.lsn() <= entry.fixed_cut();
@@ -147,10 +147,10 @@ impl<D: Domain, M: Maps> TransactionComponent<D, M> {
                 // The commit will fail.
                 Err(Error::UnknownMap { .. }) if self.maps().is_gone(write.map) => {}
                 Ok(true) => {
-                    let value = Arc::from(value.as_slice());
+                    let kept = Kept::new(Place::new(write.map, &write.key), value);
                     lacking.for_each(|entry| {
                         D::observe_process_memory();
-                        entry.keep(&place, &value);
+                        entry.keep(&kept);
                     });
                 }
                 Ok(false) => {}
@@ -219,7 +219,9 @@ impl<D: Domain, M: Maps> Snapshot<'_, D, M> {
         })?;
         if !found? {
             D::observe_process_memory();
-            value = self.entry.kept(&place(map, key)).map(|value| value.to_vec());
+            let mut kept = Vec::new();
+            let is_kept = self.entry.versions.read(Place::new(map, key), &mut kept);
+            value = is_kept.then_some(kept);
         }
         self.check_live()?;
         Ok(value)
@@ -238,8 +240,8 @@ impl<D: Domain, M: Maps> Snapshot<'_, D, M> {
         order: Order,
     ) -> Result<Box<dyn Cursor + 'index>> {
         let cursor = index.scan(range, order)?;
-        let (key, value, place) = Default::default();
-        Ok(Box::new(Scan { snapshot: self, map, order, cursor, versions: None, key, value, place }))
+        let (key, value) = Default::default();
+        Ok(Box::new(Scan { snapshot: self, map, order, cursor, walk: None, key, value }))
     }
 
     /// The value of the key at the cut, as far as its value in the map tells.
@@ -296,12 +298,10 @@ struct Scan<'index, D: Domain, M: Maps> {
     order: Order,
     cursor: Box<dyn Cursor + 'index>,
     /// From the first key on that was replaced.
-    versions: Option<Versions<'index>>,
+    walk: Option<Walk<'index>>,
     /// The record that is lent.
     key: Vec<u8>,
     value: Vec<u8>,
-    /// The place of a key that was replaced.
-    place: Vec<u8>,
 }
 
 impl<D: Domain, M: Maps> Cursor for Scan<'_, D, M> {
@@ -317,14 +317,12 @@ impl<D: Domain, M: Maps> Cursor for Scan<'_, D, M> {
                 At::Value(value) => self.value.extend_from_slice(value),
                 At::Absent => continue,
                 At::Replaced => {
-                    put_place(self.map, key, &mut self.place);
-                    let (entry, order) = (&self.snapshot.entry, self.order);
-                    let from_here = || entry.versions_from(&self.place, order);
+                    let place = Place::new(self.map, key);
+                    let (versions, order) = (&self.snapshot.entry.versions, self.order);
                     D::observe_process_memory();
-                    let versions = self.versions.get_or_insert_with(from_here);
-                    match versions.find(&self.place) {
-                        Some(value) => self.value.extend_from_slice(&value),
-                        None => continue,
+                    let walk = self.walk.get_or_insert_with(|| versions.walk(place, order));
+                    if !walk.read(place, &mut self.value) {
+                        continue;
                     }
                 }
             }

@@ -9,8 +9,6 @@
 //! | read: its transaction commits, and reads no more | no; but all tombstones behind its cut stay |
 //! | revoked, or released | no |
 
-use std::cmp::Ordering::{Equal, Greater, Less};
-use std::ops::Bound;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering, fence};
@@ -18,10 +16,10 @@ use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use crossbeam_skiplist::SkipMap;
-use pando_index::Order;
 use pando_log::Log;
 use pando_pmem::{Domain, Guard, mutant};
 
+use crate::kept::{Kept, Place, Placed, Versions};
 use crate::stamp::Stamp;
 use crate::tombstones::Tombstone;
 
@@ -92,9 +90,10 @@ pub(crate) struct Entry {
     cut: AtomicU64,
     state: AtomicU8,
     /// The value that a key had at the cut, if it was replaced since.
-    versions: SkipMap<Vec<u8>, Arc<[u8]>>,
-    /// Tombstones that are removed from their maps only after its release; one for a key.
-    tombstones: SkipMap<Vec<u8>, Held>,
+    pub versions: Versions,
+    /// Tombstones that are removed from their maps only after its release; one for a key. The
+    /// values are empty.
+    tombstones: SkipMap<Kept, Held>,
     bytes: AtomicU64,
     begun: Instant,
     options: SnapshotOptions,
@@ -117,20 +116,6 @@ impl std::fmt::Debug for Entry {
 struct Held {
     stamp: Stamp,
     epoch: u64,
-}
-
-/// The place of a key in the versions of a snapshot.
-pub(crate) fn place(map: u64, key: &[u8]) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(size_of::<u64>() + key.len());
-    put_place(map, key, &mut bytes);
-    bytes
-}
-
-/// The same, as the contents of `bytes`.
-pub(crate) fn put_place(map: u64, key: &[u8], bytes: &mut Vec<u8>) {
-    bytes.clear();
-    bytes.extend_from_slice(&map.to_be_bytes());
-    bytes.extend_from_slice(key);
 }
 
 impl Entry {
@@ -186,40 +171,18 @@ impl Entry {
         self.changes(LIVE, READ) || self.changes(WARNED, READ)
     }
 
-    /// Keeps the value of the key at `place`, unless that is there.
-    pub fn keep(&self, place: &[u8], value: &Arc<[u8]>) {
-        let kept = self.versions.get_or_insert(place.to_vec(), value.clone());
-        if Arc::ptr_eq(kept.value(), value) {
-            let bytes = (place.len() + value.len()) as u64 + OVERHEAD_BYTES;
+    /// Keeps a value, unless its key has one.
+    pub fn keep(&self, kept: &Kept) {
+        if self.versions.add(kept) {
             // Relaxed: a figure.
-            self.bytes.fetch_add(bytes, Ordering::Relaxed);
+            self.bytes.fetch_add(kept.bytes() as u64 + OVERHEAD_BYTES, Ordering::Relaxed);
         }
     }
 
-    /// The values that are kept, in `order` from the key at `place` on.
-    pub fn versions_from(&self, place: &[u8], order: Order) -> Versions<'_> {
-        let from = Bound::Included(place);
-        let next = match order {
-            Order::Ascending => self.versions.lower_bound(from),
-            Order::Descending => self.versions.upper_bound(from),
-        };
-        Versions { entry: self, order, next }
-    }
-
-    /// Whether the value of the key at `place` is kept.
-    pub fn has(&self, place: &[u8]) -> bool {
-        self.versions.contains_key(place)
-    }
-
-    /// The value that is kept of the key at `place`; `None` if the key was absent at the cut.
-    pub fn kept(&self, place: &[u8]) -> Option<Arc<[u8]>> {
-        self.versions.get(place).map(|kept| kept.value().clone())
-    }
-
     /// Whether the tombstone of the key at `place` stays, by which the commit `lsn` has removed it.
-    pub fn needs_tombstone(&self, lsn: u64, place: &[u8]) -> bool {
+    pub fn needs_tombstone(&self, lsn: u64, place: Place<'_>) -> bool {
         let is_needed = match self.state() {
-            LIVE | WARNED => self.is_for_writes || self.has(place),
+            LIVE | WARNED => self.is_for_writes || self.versions.has(place),
             READ => true,
             _ => false,
         };
@@ -227,20 +190,22 @@ impl Entry {
     }
 
     /// Holds a tombstone, in the place of an older one of the key.
-    pub fn hold(&self, place: Vec<u8>, tombstone: &Tombstone) {
-        if !self.has(&place) && !self.tombstones.contains_key(&place) {
-            self.bytes.fetch_add(place.len() as u64 + OVERHEAD_BYTES, Ordering::Relaxed);
+    pub fn hold(&self, tombstone: &Tombstone) {
+        let place = tombstone.place();
+        let is_held = || self.tombstones.contains_key::<dyn Placed + '_>(&place);
+        if !self.versions.has(place) && !is_held() {
+            self.bytes.fetch_add(place.bytes() as u64 + OVERHEAD_BYTES, Ordering::Relaxed);
         }
         let Tombstone { stamp, epoch, .. } = *tombstone;
         let held = Held { stamp, epoch };
-        self.tombstones.compare_insert(place, held, |held| held.stamp.lsn() < stamp.lsn());
+        let is_older = |held: &Held| held.stamp.lsn() < stamp.lsn();
+        self.tombstones.compare_insert(Kept::new(place, &[]), held, is_older);
     }
 
     /// Gives up a tombstone that it holds.
     pub fn take_tombstone(&self) -> Option<Tombstone> {
         let taken = self.tombstones.pop_front()?;
-        let (map, key) = taken.key().split_at(size_of::<u64>());
-        let map = map.iter().fold(0, |map, &byte| map << 8 | u64::from(byte));
+        let Place { map, key, .. } = taken.key().place();
         let Held { stamp, epoch } = *taken.value();
         Some(Tombstone { map, key: key.to_vec(), stamp, epoch })
     }
@@ -248,11 +213,6 @@ impl Entry {
     /// How many tombstones it holds.
     pub fn tombstones(&self) -> usize {
         self.tombstones.len()
-    }
-
-    /// Frees versions that are kept, `most` at most; how many.
-    pub fn free_versions(&self, most: usize) -> usize {
-        (0..most).take_while(|_| self.versions.pop_front().is_some()).count()
     }
 
     fn bytes(&self) -> u64 {
@@ -276,36 +236,6 @@ impl Entry {
     }
 }
 
-/// A walk over the values that are kept, beside a scan of the map. A step costs less than a search.
-/// (A `Range` of crossbeam-skiplist 0.1.3 keeps each entry that it passes for ever.)
-pub(crate) struct Versions<'entry> {
-    entry: &'entry Entry,
-    order: Order,
-    next: Option<crossbeam_skiplist::map::Entry<'entry, Vec<u8>, Arc<[u8]>>>,
-}
-
-impl Versions<'_> {
-    fn step(&mut self) {
-        self.next = self.next.as_ref().and_then(|next| match self.order {
-            Order::Ascending => next.next(),
-            Order::Descending => next.prev(),
-        });
-    }
-
-    /// The value that is kept of the key at `place`, which comes behind the last one.
-    pub fn find(&mut self, place: &[u8]) -> Option<Arc<[u8]>> {
-        while let Some(next) = &self.next {
-            match (next.key().as_slice().cmp(place), self.order) {
-                (Equal, _) => return Some(next.value().clone()),
-                (Less, Order::Ascending) | (Greater, Order::Descending) => self.step(),
-                _ => break,
-            }
-        }
-        // It may be kept since the walk has come this far.
-        self.entry.kept(place)
-    }
-}
-
 /// The snapshots of a component.
 #[derive(Debug)]
 pub(crate) struct Snapshots {
@@ -326,7 +256,7 @@ impl Snapshots {
         let entry = Arc::new(Entry {
             cut: AtomicU64::new(OPEN),
             state: AtomicU8::new(LIVE),
-            versions: SkipMap::new(),
+            versions: Versions::default(),
             tombstones: SkipMap::new(),
             bytes: AtomicU64::new(0),
             begun: Instant::now(),
@@ -451,37 +381,5 @@ impl Snapshots {
             oldest_holder: oldest.map_or_else(String::new, |entry| entry.options.holder.clone()),
             oldest_age: oldest.map_or(Duration::ZERO, |entry| entry.begun.elapsed()),
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use pando_pmem::Process;
-
-    use super::*;
-
-    /// The versions that a walk has passed are freed with their snapshot.
-    #[test]
-    fn versions_that_were_walked_are_freed() {
-        let snapshots = Snapshots::new();
-        let value: Arc<[u8]> = Arc::from([7; 8]);
-        for round in 0..10_000_u32 {
-            let entry = snapshots.register::<Process>(SnapshotOptions::default(), false);
-            let places = [0, 1, 2, 3_u32].map(u32::to_be_bytes);
-            places.iter().for_each(|place| entry.keep(place, &value));
-            let order = if round % 2 == 0 { Order::Ascending } else { Order::Descending };
-            let (first, last) = match order {
-                Order::Ascending => (places[0], places[3]),
-                Order::Descending => (places[3], places[0]),
-            };
-            let mut walk = entry.versions_from(&first, order);
-            assert!(walk.find(&last).is_some());
-            drop(walk);
-            assert_eq!(entry.free_versions(usize::MAX), 4);
-            snapshots.take_out(&entry);
-        }
-        // Some wait for threads that look at skip lists.
-        let live = Arc::strong_count(&value);
-        assert!(live < 10_000, "{live} of 40,000 are not freed");
     }
 }

@@ -36,6 +36,7 @@ use std::sync::{Mutex, TryLockError};
 
 use pando_pmem::{Domain, Guard, PerSlot, Pool, mutant};
 
+use crate::kept::Place;
 use crate::stamp::Stamp;
 
 /// A scan adds no tombstone to a list that has so many.
@@ -53,6 +54,12 @@ pub(crate) struct Tombstone {
     pub stamp: Stamp,
     /// The epoch in which it was noted.
     pub epoch: u64,
+}
+
+impl Tombstone {
+    pub fn place(&self) -> Place<'_> {
+        Place::new(self.map, &self.key)
+    }
 }
 
 /// The lists of all slots.

@@ -114,14 +114,18 @@ fn check_history_over_cuts<D: Domain>(kind: Kind<D>, seed: u64) {
             }
             let cut = loop {
                 if let Some(cut) = cut.lock().expect("a lock").take() {
-                    break cut;
+                    break Some(cut);
+                }
+                // It has failed.
+                if threads.iter().any(|thread| thread.is_finished()) {
+                    break None;
                 }
                 std::thread::sleep(Duration::from_micros(100));
             };
             is_over.store(true, ORDER);
             let ended = threads.into_iter().flat_map(|thread| thread.join().expect("a thread"));
             ended.for_each(|(recorded, end)| history.add(recorded, end));
-            cut
+            cut.expect("the threads work until the power is cut")
         });
         let (rebuilt, end, replayed) = rebuild(kind, &left).expect("rebuilds");
         assert!(end >= durable, "round {round}: {end} of {durable}, {replayed:?}");
