@@ -17,7 +17,9 @@
 //!   segment, plus its offset in the segment. A block that a used segment brings along from an
 //!   earlier life has another place.
 //! * The block covers the LSNs above `after`, up to `last`. Records that failed are left out, so it
-//!   may have no record. A block is sealed only when all LSNs up to `after` are durable.
+//!   may have no record. Of the others it has what a replay needs
+//!   ([`Settle::push_redo`](crate::Settle::push_redo)), so payloads may be shorter than in the tail.
+//!   A block is sealed only when all LSNs up to `after` are durable.
 //! * `n` (bytes 64 to 67) is the number of records; `before` (bytes 68 to 71) is `crc` of the block
 //!   before, zero for the first block of a log.
 
@@ -91,13 +93,15 @@ impl Builder {
         Self { bytes: vec![0; HEADER_BYTES], after_lsn, records: 0 }
     }
 
-    /// Adds a record.
-    pub fn push(&mut self, lsn: u64, payload: &[u8]) {
-        let payload_bytes = payload.len() as u32;
+    /// Adds a record, whose payload `push_payload` appends to the bytes that it gets.
+    pub fn push(&mut self, lsn: u64, push_payload: impl FnOnce(&mut Vec<u8>)) {
         let distance = (lsn - self.after_lsn) as u32;
-        self.bytes.extend_from_slice(&payload_bytes.to_le_bytes());
+        let begin = self.bytes.len();
+        self.bytes.extend_from_slice(&[0; 4]);
         self.bytes.extend_from_slice(&distance.to_le_bytes());
-        self.bytes.extend_from_slice(payload);
+        push_payload(&mut self.bytes);
+        let payload_bytes = (self.bytes.len() - begin - RECORD_HEADER_BYTES) as u32;
+        self.bytes[begin..begin + 4].copy_from_slice(&payload_bytes.to_le_bytes());
         self.bytes.resize(self.bytes.len().next_multiple_of(8), 0);
         self.records += 1;
     }
@@ -217,8 +221,8 @@ mod tests {
             crc_before: 0xDEAD_BEEF,
         };
         let mut builder = Builder::new(header.after_lsn);
-        builder.push(1_048, b"oak");
-        builder.push(1_200, &[0xAB; 100]);
+        builder.push(1_048, |bytes| bytes.extend_from_slice(b"oak"));
+        builder.push(1_200, |bytes| bytes.extend_from_slice(&[0xAB; 100]));
         let (bytes, crc) = builder.finish(&header);
         (bytes, crc, header)
     }
@@ -258,13 +262,13 @@ mod tests {
         let built = |change: &dyn Fn(&mut Builder, &mut Header)| {
             let mut header = header;
             let mut builder = Builder::new(header.after_lsn);
-            builder.push(1_100, b"ash");
+            builder.push(1_100, |bytes| bytes.extend_from_slice(b"ash"));
             change(&mut builder, &mut header);
             decode(&builder.finish(&header).0)
         };
         assert!(built(&|_, _| {}).is_some());
         assert_eq!(built(&|_, header| header.last_lsn = 1_050), None, "a record behind its end");
-        assert_eq!(built(&|builder, _| builder.push(1_100, b"")), None, "an LSN twice");
+        assert_eq!(built(&|builder, _| builder.push(1_100, |_| ())), None, "an LSN twice");
         assert_eq!(built(&|builder, _| builder.records = 2), None, "a record too few");
         assert_eq!(built(&|builder, _| builder.bytes[100] = 1), None, "a reserved byte");
     }

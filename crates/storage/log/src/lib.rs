@@ -96,6 +96,7 @@ mod replace;
 mod seal;
 mod segments;
 mod tail;
+mod walked;
 mod write;
 
 pub use block::checksum;

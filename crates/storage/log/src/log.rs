@@ -15,6 +15,7 @@ use crate::manifest::{FIRST_GENERATION, Manifest, SEGMENT_BYTES};
 use crate::record::{MAX_RECORD_BYTES, Record, Status};
 use crate::recovery::Recovered;
 use crate::segments::Segments;
+use crate::walked::Walked;
 
 /// Settles records that are not committed when they are to be sealed. Any thread may call it,
 /// several at once for the same record.
@@ -27,6 +28,11 @@ pub trait Settle<D: Domain>: Send + Sync {
     /// [`Error::Unsettled`] if it cannot be decided now; it stays in the tail, and so do the
     /// records behind it.
     fn settle(&self, guard: &Guard<'_, D>, record: Record<'_, D>) -> Result<Status>;
+
+    /// Appends to `bytes` what goes to the disk of the payload of a committed record: the part that
+    /// a replay needs. It depends on nothing else, so that any thread of any process makes the same
+    /// bytes of a sealed block.
+    fn push_redo(&self, payload: &[u8], bytes: &mut Vec<u8>);
 }
 
 /// How a log is created and used.
@@ -93,6 +99,7 @@ pub struct Log<D: Domain> {
     arena_hints: PerSlot<AtomicU64>,
     leadership: Leadership,
     background: Background,
+    walked: Walked,
 }
 
 impl<D: Domain> Log<D> {
@@ -296,6 +303,7 @@ impl<D: Domain> Log<D> {
             arena_hints: pool.per_slot(),
             leadership: Leadership::default(),
             background: Background::default(),
+            walked: Walked::default(),
             pool,
         };
         let guard = log.pool.pin()?;
@@ -459,6 +467,10 @@ impl<D: Domain> Log<D> {
 
     pub(crate) fn background(&self) -> &Background {
         &self.background
+    }
+
+    pub(crate) fn walked(&self) -> &Walked {
+        &self.walked
     }
 
     pub(crate) fn opened_lsn(&self) -> u64 {

@@ -3,7 +3,7 @@
 //! | step | what is written | a crash leaves |
 //! | --- | --- | --- |
 //! | check that the block of the newest seal is durable | | |
-//! | walk from `newest` back to the newest seal's last record | | |
+//! | walk from `newest` back to the newest seal's last record, or to one that was seen (`walked.rs`) | | |
 //! | write back `newest` | | the records in the tail, durable |
 //! | settle each record, the oldest first, until the block is large enough; write back its status | statuses | the same |
 //! | build the block's bytes in process memory, and so its checksum | | |
@@ -28,6 +28,7 @@ use crate::control::Seal;
 use crate::error::{Error, Result};
 use crate::log::{Log, Settle};
 use crate::record::{Record, Status};
+use crate::walked::Seen;
 
 /// A sealed block.
 #[derive(Debug)]
@@ -62,7 +63,7 @@ impl<D: Domain> Log<D> {
             self.control(guard.pool()).sealed().flush();
             D::fence();
             let bytes = match self.segments() {
-                Some(_) => self.block_of(guard, &seal)?,
+                Some(_) => self.block_of(guard, &seal, settle)?,
                 None => Vec::new(),
             };
             return Ok(Some(Sealed { off, seal, bytes }));
@@ -77,10 +78,14 @@ impl<D: Domain> Log<D> {
         old: &Seal,
         settle: &dyn Settle<D>,
     ) -> Result<Option<Sealed>> {
-        let records = self.tail_behind(guard, old.last_lsn)?;
+        let seen = self.seen_behind(guard, old.last_lsn)?;
         let mut builder = Builder::new(old.last_lsn);
         let mut last: Option<Record<'_, D>> = None;
-        for &record in &records {
+        for &(lsn, off) in &seen.records {
+            let record = Record::at(guard.pool(), off);
+            if record.lsn() != lsn || guard.damage().is_some() {
+                return Err(self.damaged_tail(off));
+            }
             // By LSNs, which count the records that failed too: their differences are bounded.
             let is_enough = record.lsn() - old.last_lsn > self.wanted_block_bytes();
             if last.is_some() && is_enough {
@@ -99,11 +104,13 @@ impl<D: Domain> Log<D> {
             // The exchange of the seals fences before it.
             record.flush_status();
             if self.segments().is_some() {
-                push(&mut builder, record);
+                push(&mut builder, record, Some(settle));
             }
             last = Some(record);
         }
         let Some(last) = last else { return Ok(None) };
+        D::observe_process_memory();
+        self.walked().give_back(seen);
         if self.segments().is_none() {
             let seal = Seal { last_lsn: last.lsn(), after_lsn: old.last_lsn, ..*old };
             let off = self.publish_seal(guard, old_off, &seal)?;
@@ -155,20 +162,28 @@ impl<D: Domain> Log<D> {
     }
 
     /// The bytes of a block that was sealed and is not durable.
-    pub(crate) fn block_of(&self, guard: &Guard<'_, D>, seal: &Seal) -> Result<Vec<u8>> {
-        let mut builder = Builder::new(seal.after_lsn);
-        for record in self.records_between(guard, seal.after_lsn, seal.record_off)? {
-            push(&mut builder, record);
+    fn block_of(
+        &self,
+        guard: &Guard<'_, D>,
+        seal: &Seal,
+        settle: &dyn Settle<D>,
+    ) -> Result<Vec<u8>> {
+        let records = self.records_between(guard, seal.after_lsn, seal.record_off)?;
+        // A process of an earlier version, which may have sealed it, put whole payloads there.
+        for redo in [Some(settle), None] {
+            if redo.is_none() && mutant!("log-older-seal-refused") {
+                break;
+            }
+            let mut builder = Builder::new(seal.after_lsn);
+            records.iter().for_each(|&record| push(&mut builder, record, redo));
+            let (bytes, crc) = builder.finish(&self.header(seal));
+            if crc == seal.crc {
+                return Ok(bytes);
+            }
         }
-        let (bytes, crc) = builder.finish(&self.header(seal));
-        if crc != seal.crc {
-            let what = format!(
-                "the records up to LSN {} in the pool are not those that were sealed",
-                seal.last_lsn
-            );
-            return Err(Error::Damaged { path: self.pool().path().display().to_string(), what });
-        }
-        Ok(bytes)
+        let what =
+            format!("the records up to LSN {} in the pool are not those sealed", seal.last_lsn);
+        Err(Error::Damaged { path: self.pool().path().display().to_string(), what })
     }
 
     fn header(&self, seal: &Seal) -> Header {
@@ -215,6 +230,15 @@ impl<D: Domain> Log<D> {
         Ok(records)
     }
 
+    /// The same, for the thread that seals: it walks no farther than another one has.
+    fn seen_behind(&self, guard: &Guard<'_, D>, first: u64) -> Result<Seen> {
+        D::observe_process_memory();
+        let mut seen = self.walked().take(first);
+        let behind = self.tail_behind(guard, seen.last_lsn())?;
+        seen.records.extend(behind.into_iter().map(|record| (record.lsn(), record.off())));
+        Ok(seen)
+    }
+
     /// The records above the LSN `first`, up to the one at `newest`; the oldest first.
     fn records_between<'pool>(
         &self,
@@ -230,9 +254,7 @@ impl<D: Domain> Log<D> {
         while lsn > first {
             let before = record.lsn_before();
             if record.lsn() != lsn || !(first..lsn).contains(&before) || guard.damage().is_some() {
-                let what =
-                    format!("the record at {:#x} of the log's tail is damaged", record.off());
-                return Err(Error::Damaged { path: pool.path().display().to_string(), what });
+                return Err(self.damaged_tail(record.off()));
             }
             records.push(record);
             (record, lsn) = (Record::at(pool, record.before()), before);
@@ -242,9 +264,13 @@ impl<D: Domain> Log<D> {
     }
 }
 
-/// Adds a record that is decided.
-fn push<D: Domain>(builder: &mut Builder, record: Record<'_, D>) {
+/// Adds a record that is decided: what `settle` keeps of it, or else its whole payload.
+fn push<D: Domain>(builder: &mut Builder, record: Record<'_, D>, settle: Option<&dyn Settle<D>>) {
     if record.status() == Status::Committed || mutant!("log-keeps-failed") {
-        builder.push(record.lsn(), &record.payload());
+        let payload = record.payload();
+        builder.push(record.lsn(), |bytes| match settle {
+            Some(settle) => settle.push_redo(&payload, bytes),
+            None => bytes.extend_from_slice(&payload),
+        });
     }
 }

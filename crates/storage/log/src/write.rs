@@ -284,6 +284,88 @@ mod tests {
         fn settle(&self, _: &Guard<'_, Process>, record: Record<'_, Process>) -> Result<Status> {
             Ok(record.decide(Status::Committed))
         }
+
+        fn push_redo(&self, payload: &[u8], bytes: &mut Vec<u8>) {
+            bytes.extend_from_slice(payload);
+        }
+    }
+
+    const OPTIONS: LogOptions = LogOptions { segment_bytes: 64 << 10, tail_bytes: 1 << 20 };
+
+    fn log_in(directory: &Simulated) -> Log<Process> {
+        let create = CreateOptions { max_bytes: 64 << 20, ..CreateOptions::default() };
+        let pool = Pool::<Process>::anonymous(&create).expect("memory");
+        let log = Log::create(pool, layout::LOG_OFF, Arc::new(directory.clone()), (1, 0), OPTIONS);
+        log.expect("a log")
+    }
+
+    /// Keeps the first byte of each record.
+    struct KeepsFirst;
+
+    impl Settle<Process> for KeepsFirst {
+        fn settle(
+            &self,
+            guard: &Guard<'_, Process>,
+            record: Record<'_, Process>,
+        ) -> Result<Status> {
+            Commits.settle(guard, record)
+        }
+
+        fn push_redo(&self, payload: &[u8], bytes: &mut Vec<u8>) {
+            bytes.push(payload[0]);
+        }
+    }
+
+    /// What goes to the disk is the same, whoever writes a sealed block; also if a process of an
+    /// earlier version has sealed it.
+    #[test]
+    fn a_sealed_block_is_written_as_it_was_sealed() {
+        for is_sealed_whole in [false, true] {
+            let directory = Simulated::new();
+            let log = log_in(&directory);
+            let guard = log.pool().pin().expect("a slot");
+            log.append(&guard, b"a record").expect("appended");
+            let settle: &dyn Settle<Process> = if is_sealed_whole { &Commits } else { &KeepsFirst };
+            let sealed = log.next_block(&guard, settle).expect("sealed").expect("a block");
+            log.append(&guard, b"behind").expect("appended");
+            drop(guard);
+            // Another thread writes it.
+            assert_eq!(log.write_block(&KeepsFirst).expect("written"), sealed.seal.last_lsn);
+            log.sync(u64::MAX, &KeepsFirst).expect("written");
+            drop(log);
+
+            let mut found = Vec::new();
+            let visit = &mut |_, payload: &[u8]| {
+                found.push(payload.to_vec());
+                Ok(())
+            };
+            crate::recover(&directory, 0, visit).expect("read");
+            let first = if is_sealed_whole { &b"a record"[..] } else { b"a" };
+            assert_eq!(found, [first, b"b"]);
+        }
+    }
+
+    /// A walk over a long tail is not repeated for each of its blocks.
+    #[test]
+    fn what_a_block_has_no_room_for_is_remembered() {
+        let log = log_in(&Simulated::new());
+        let append = |records: usize| -> Vec<u64> {
+            let guard = log.pool().pin().expect("a slot");
+            let append = |_| log.append(&guard, &[7; 1000]).expect("appended").lsn;
+            (0..records).map(append).collect()
+        };
+        let mut lsns = append(200);
+        for _ in 0..3 {
+            let durable = log.write_block(&Commits).expect("written");
+            lsns.retain(|&lsn| lsn > durable);
+            let seen = log.walked().take(durable);
+            assert!(!lsns.is_empty() && seen.records.iter().map(|&(lsn, _)| lsn).eq(lsns.clone()));
+            log.walked().give_back(seen);
+            lsns.extend(append(10));
+        }
+        let last = lsns[lsns.len() - 1];
+        log.sync(last, &Commits).expect("written");
+        assert_eq!(log.durable_lsn(), last);
     }
 
     /// The first thread is the leader. One of the others takes over, and waits in the device, too.
@@ -291,11 +373,7 @@ mod tests {
     fn of_commits_that_wait_for_a_stalled_disk_one_takes_over_and_the_others_stop_to_wait() {
         const COMMITS: usize = 3;
         let directory = Simulated::new();
-        let options = LogOptions { segment_bytes: 64 << 10, tail_bytes: 1 << 20 };
-        let create = CreateOptions { max_bytes: 64 << 20, ..CreateOptions::default() };
-        let pool = Pool::<Process>::anonymous(&create).expect("memory");
-        let log = Log::create(pool, layout::LOG_OFF, Arc::new(directory.clone()), (1, 0), options);
-        let log = log.expect("a log");
+        let log = log_in(&directory);
         let guard = log.pool().pin().expect("a slot");
         let lsn = log.append(&guard, b"a record").expect("appended").lsn;
         drop(guard);

@@ -32,7 +32,7 @@ use pando_pmem::layout::LOG_OFF;
 use pando_pmem::{
     CreateOptions, Domain, Guard, LogName, OpenPool, Pool, Process, ReserveAccess, draw_id, mutant,
 };
-use pando_tc::{Durable, DurableVersions, MapList, Rebuild, TransactionComponent, redo};
+use pando_tc::{Durable, DurableVersions, MapList, Rebuild, TransactionComponent, push_redo, redo};
 
 use crate::cache::Pictures;
 use crate::catalog::{self, CATALOG};
@@ -261,6 +261,10 @@ struct FailUndecided;
 impl<D: Domain> Settle<D> for FailUndecided {
     fn settle(&self, _: &Guard<'_, D>, record: Record<'_, D>) -> pando_log::Result<Status> {
         Ok(record.decide(Status::Failed))
+    }
+
+    fn push_redo(&self, payload: &[u8], bytes: &mut Vec<u8>) {
+        push_redo(payload, bytes);
     }
 }
 

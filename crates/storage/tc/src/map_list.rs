@@ -89,7 +89,14 @@ impl MapList {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::Commit;
+    use crate::record::{Commit, push_redo};
+
+    #[test]
+    fn it_goes_to_the_disk_as_it_is() {
+        let mut redo = Vec::new();
+        push_redo(&example().encode(), &mut redo);
+        assert_eq!(MapList::decode(&redo), Some(example()));
+    }
 
     fn example() -> MapList {
         let map = |name: &str, number| ListedMap {

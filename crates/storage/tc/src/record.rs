@@ -244,6 +244,29 @@ impl Commit {
     }
 }
 
+/// Appends what goes to the disk of a committed payload: its writes without the old values, and
+/// neither reads nor ranges. It is a payload too. Only an undo, a read of an undecided commit, and
+/// the decision itself need the rest, and what is on the disk has been decided.
+pub fn push_redo(payload: &[u8], bytes: &mut Vec<u8>) {
+    let begin = bytes.len();
+    if try_push_redo(payload, bytes).is_none() {
+        // No commit.
+        bytes.truncate(begin);
+        bytes.extend_from_slice(payload);
+    }
+}
+
+fn try_push_redo(payload: &[u8], bytes: &mut Vec<u8>) -> Option<()> {
+    // Else it is a list of maps (`map_list.rs`).
+    let mut rest = Rest(payload.strip_prefix(&[0; 8])?);
+    let [writes, ..] = rest.numbers::<4>()?;
+    push_header([writes as usize, 0, 0], bytes);
+    for _ in 0..writes {
+        WriteRef { old: None, ..rest.write()? }.push(bytes);
+    }
+    Some(())
+}
+
 /// The beginning of a payload with so many writes, reads and ranges.
 fn push_header(counts: [usize; 3], bytes: &mut Vec<u8>) {
     bytes.extend_from_slice(&[0; 8]);
@@ -380,6 +403,22 @@ mod tests {
             assert_eq!(Commit::decode(&bytes[..len]), None, "{len} bytes");
         }
         assert_eq!(Commit::decode(&[&bytes[..], &[0]].concat()), None);
+    }
+
+    #[test]
+    fn what_goes_to_the_disk_has_the_writes_without_old_values() {
+        let mut bytes = b"before".to_vec();
+        push_redo(&commit().encode(), &mut bytes);
+        let redo = Commit::decode(bytes.strip_prefix(b"before").expect("appended"));
+        let mut writes = commit().writes;
+        writes.iter_mut().for_each(|write| write.old.value = None);
+        assert_eq!(redo, Some(Commit { writes, ..Commit::default() }));
+
+        // Replays tell of what is no commit.
+        let cut = &commit().encode()[..50];
+        bytes.clear();
+        push_redo(cut, &mut bytes);
+        assert_eq!(bytes, cut);
     }
 
     #[test]

@@ -66,7 +66,7 @@ pub fn table() -> Result<String, Failure> {
     }
     let mutants = Data::read("mutants.tsv")?;
     row(
-        "`mutate`, the core, the BzTree and the log",
+        "`mutate`, the core, the BzTree, the log and transactions",
         &format!("{} mutants, all seen", mutants.rows.len()),
     );
     for (file, column, run, unit) in [

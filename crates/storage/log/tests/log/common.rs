@@ -21,6 +21,10 @@ impl<D: Domain> Settle<D> for ByFirstByte {
         let fails = record.payload().first() == Some(&b'x');
         Ok(record.decide(if fails { Status::Failed } else { Status::Committed }))
     }
+
+    fn push_redo(&self, payload: &[u8], bytes: &mut Vec<u8>) {
+        bytes.extend_from_slice(payload);
+    }
 }
 
 /// A new pool, with a log in `directory`.

@@ -188,6 +188,10 @@ impl Settle<Process> for LeavesUndecided {
     fn settle(&self, _: &Guard<'_, Process>, record: Record<'_, Process>) -> Result<Status> {
         Ok(record.status())
     }
+
+    fn push_redo(&self, payload: &[u8], bytes: &mut Vec<u8>) {
+        bytes.extend_from_slice(payload);
+    }
 }
 
 #[test]
