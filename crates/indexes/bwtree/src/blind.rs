@@ -162,11 +162,11 @@ impl<D: Domain, S: Style<D>> BwTree<D, S> {
         &self,
         context: Context<'op, D>,
         at: At,
-        (key, value, lsn): (&[u8], &[u8], u64),
+        (key, value): (&[u8], &[u8]),
         reserved: NewBlock<'op, D>,
     ) -> Result<bool> {
         let items = [Item::One(key, Value::Inline(value))];
-        let page = partial_page((at.pid, lsn), &items, room_of_one(key.len(), value.len()));
+        let page = partial_page(at.pid, &items, room_of_one(key.len(), value.len()));
         let page = page.build_in(context, Some(reserved))?;
         let link = Link::base(page.off(), false);
         let new = Replacement { page, link, freed: &[], values: Blocks::NONE };
@@ -237,7 +237,6 @@ fn delta_room(key_bytes: usize, value_bytes: usize) -> u64 {
     let delta = DeltaInfo {
         kind: Kind::Insert,
         is_pointer: false,
-        has_lsn: false,
         is_endless: false,
         is_own: false,
         key_bytes: key_bytes as u16,
@@ -253,11 +252,11 @@ fn room_of_one(key_bytes: usize, value_bytes: usize) -> u64 {
     (2 * delta_room(key_bytes, value_bytes)).max(LEAST_ROOM_BYTES)
 }
 
-/// The partial page with this PID, and the highest LSN in it.
+/// The partial page with this PID.
 pub(crate) fn partial_page<'page, 'op, D: Domain>(
-    (pid, lsn): (Pid, u64),
+    pid: Pid,
     items: &'page [Item<'op, D>],
     room: u64,
 ) -> NewPage<'page, 'op, D> {
-    NewPage { level: 0, low: &[], high: None, right: pid, lsn, items, room, is_partial: true }
+    NewPage { level: 0, low: &[], high: None, right: pid, items, room, is_partial: true }
 }

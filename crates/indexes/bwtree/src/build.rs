@@ -12,8 +12,8 @@ use pando_tree::key::{SLICE_BYTES, alike_bytes, shortest_between, slice_of};
 use crate::context::{Pid, Value};
 use crate::gather::Item;
 use crate::layout::{
-    HIGH_SLICE_WORD, HIGH_WORD, INFO_WORD, Kind, LOW_WORD, LSN_WORD, MAX_DELTAS_END, NO_KEY,
-    PageInfo, Place, RIGHT_WORD, SHAPE_WORD, SIZES_WORD, SLICES_AT, deltas_at,
+    HIGH_SLICE_WORD, HIGH_WORD, INFO_WORD, Kind, LOW_WORD, MAX_DELTAS_END, NO_KEY, PageInfo, Place,
+    RESERVED_WORD, RIGHT_WORD, SHAPE_WORD, SIZES_WORD, SLICES_AT, deltas_at,
 };
 use crate::page::Page;
 
@@ -24,7 +24,6 @@ pub struct NewPage<'page, 'op, D: Domain> {
     pub low: &'page [u8],
     pub high: Option<&'page [u8]>,
     pub right: Pid,
-    pub lsn: u64,
     pub items: &'page [Item<'op, D>],
     /// The least bytes of its delta space.
     pub room: u64,
@@ -375,7 +374,7 @@ impl<D: Domain> NewPage<'_, '_, D> {
             (LOW_WORD, (self.low.len() as u64) << 32 | low_at),
             (HIGH_WORD, u64::from(high_bytes) << 32 | high_at),
             (SHAPE_WORD, (values as u64) << 16 | keys as u64),
-            (LSN_WORD, self.lsn),
+            (RESERVED_WORD, 0),
             (HIGH_SLICE_WORD, self.high.map_or(u64::MAX, slice_of)),
         ];
         for (index, word) in words {

@@ -15,8 +15,6 @@ use crate::page::{Chain, Page};
 pub(crate) struct Changes<'op> {
     /// In order of keys: keys, and values as the page has them; no value if the record is gone.
     pub records: Vec<(&'op [u8], Option<&'op [u8]>)>,
-    /// The greatest LSN of the changes.
-    pub lsn: u64,
 }
 
 /// All records of a partial page.
@@ -25,7 +23,7 @@ pub(crate) fn changes_of_partial<'op, D: Domain>(
     link: Link,
 ) -> Result<Changes<'op>, Damaged> {
     let gathered = Gathered::any(context, link)?;
-    let mut changes = Changes { records: Vec::new(), lsn: gathered.lsn };
+    let mut changes = Changes::default();
     each_record(&gathered.items(false), |key, value| changes.put(key, inline(value)));
     for edit in gathered.edits.iter().filter(|edit| edit.value.is_none()) {
         changes.put(edit.key, None);
@@ -62,7 +60,6 @@ pub(crate) fn changes_of<'op, D: Domain>(
     }
     let (mut chain, mut changes) = (Chain::new(link), Changes::default());
     while let Some(delta) = chain.next(context)? {
-        changes.lsn = changes.lsn.max(delta.lsn());
         let value = match delta.info.kind {
             Kind::Insert | Kind::Modify => match delta.value() {
                 Value::Inline(bytes) => Some(bytes),
@@ -82,7 +79,6 @@ pub(crate) fn changes_of<'op, D: Domain>(
     if !base.is_partial() {
         return Ok(None);
     }
-    changes.lsn = changes.lsn.max(base.lsn());
     for index in 0..base.records() {
         changes.put(base.key(index), inline(base.value(index)));
     }

@@ -236,21 +236,6 @@ impl<D: Domain, S: Style<D>> BwTree<D, S> {
         Ok((records, gathered.high.map(<[u8]>::to_vec)))
     }
 
-    /// The highest log sequence number of the leaf that holds `key`.
-    pub(crate) fn lsn_of(&self, key: &[u8]) -> Result<u64> {
-        let mut attempts = Attempts::default();
-        loop {
-            let found = {
-                let guard = self.pin()?;
-                self.gather_leaf(self.context(&guard), key).map(|leaf| leaf.lsn)
-            };
-            match found {
-                Ok(lsn) => return Ok(lsn),
-                Err(error) => S::after_failure(self, error, &mut attempts)?,
-            }
-        }
-    }
-
     fn gather_leaf<'op>(&self, context: Context<'op, D>, key: &[u8]) -> Result<Gathered<'op, D>> {
         let at = self.find_holder(context, Target::Holding(Probe::new(key)))?;
         let gathered = Gathered::new(context, at.link)?;

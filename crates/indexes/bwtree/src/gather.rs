@@ -47,7 +47,6 @@ pub struct Gathered<'op, D: Domain> {
     pub low: &'op [u8],
     pub high: Option<&'op [u8]>,
     pub right: Pid,
-    pub lsn: u64,
     /// In order of keys.
     pub parts: Vec<Part<'op, D>>,
     pub edits: Vec<Edit<'op>>,
@@ -82,7 +81,6 @@ impl<'op, D: Domain> Gathered<'op, D> {
             low: &[],
             high: None,
             right: 0,
-            lsn: 0,
             parts: Vec::with_capacity(2),
             edits: Vec::new(),
             blocks: Vec::with_capacity(2),
@@ -123,7 +121,6 @@ impl<'op, D: Domain> Gathered<'op, D> {
         let mut merged = None;
         while let Some(delta) = chain.next(context)? {
             self.deltas += 1;
-            self.lsn = self.lsn.max(delta.lsn());
             if delta.info.is_own {
                 self.blocks.push(delta.off);
             }
@@ -162,7 +159,6 @@ impl<'op, D: Domain> Gathered<'op, D> {
         if !mutant!("bw-merged-page-leaked") || depth == 0 {
             self.blocks.push(page.off);
         }
-        self.lsn = self.lsn.max(page.lsn());
         self.level = page.level();
         let end = match bound {
             Some(bound) if bound <= page.low() => 0,

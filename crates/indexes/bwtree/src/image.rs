@@ -4,7 +4,7 @@
 //!
 //! ```text
 //! byte   0        8       12        16      17        18    20          24           28    32
-//!        lsn      right   records   level   has high  0     low bytes   high bytes   0     ..
+//!        0        right   records   level   has high  0     low bytes   high bytes   0     ..
 //!
 //! from byte 32 on: low key | high key | records
 //!
@@ -34,7 +34,6 @@ pub const MAX_IMAGE_BYTES: usize = 400 << 10;
 /// A page, as its image has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Image<'image> {
-    pub lsn: u64,
     pub level: u8,
     pub low: &'image [u8],
     pub high: Option<&'image [u8]>,
@@ -65,7 +64,7 @@ impl<'image> Image<'image> {
             self.records.iter().map(|(key, value)| 4 + key.len() + value.len()).sum();
         let keys = (low_bytes + high_bytes) as usize;
         let mut bytes = Vec::with_capacity(HEADER_BYTES + keys + records);
-        bytes.extend(self.lsn.to_le_bytes());
+        bytes.extend([0; 8]);
         bytes.extend(self.right.to_le_bytes());
         bytes.extend((self.records.len() as u32).to_le_bytes());
         bytes.extend([self.level, u8::from(self.high.is_some()), 0, 0]);
@@ -102,11 +101,11 @@ impl<'image> Image<'image> {
             return Ok(None);
         };
         let words: Vec<u64> = words;
-        let [lsn, right, count, level, has_high, zero, low_bytes, high_bytes, last] = words[..]
+        let [first, right, count, level, has_high, zero, low_bytes, high_bytes, last] = words[..]
         else {
             return Ok(None);
         };
-        if zero != 0 || last != 0 || has_high > 1 || has_high == 0 && high_bytes != 0 {
+        if first | zero | last != 0 || has_high > 1 || has_high == 0 && high_bytes != 0 {
             return Err("its first bytes are not those of a page");
         }
         if low_bytes.max(high_bytes) > MAX_KEY_BYTES as u64 {
@@ -147,7 +146,7 @@ impl<'image> Image<'image> {
             records.push((key, value));
         }
         let right = right as u32;
-        Ok(Some(Self { lsn, level, low, high, right, records }))
+        Ok(Some(Self { level, low, high, right, records }))
     }
 }
 
@@ -176,7 +175,6 @@ pub(crate) mod tests {
 
     fn inner() -> Image<'static> {
         Image {
-            lsn: 0x0102,
             level: 1,
             low: b"b",
             high: Some(b"dd"),
@@ -189,7 +187,7 @@ pub(crate) mod tests {
     fn golden_image() {
         let bytes = inner().encode();
         let header = [
-            2, 1, 0, 0, 0, 0, 0, 0, 9, 0, 0, 0, 2, 0, 0, 0, 1, 1, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0, 0,
+            0, 0, 0, 0, 0, 0, 0, 0, 9, 0, 0, 0, 2, 0, 0, 0, 1, 1, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0, 0,
             0, 0, 0,
         ];
         let rest = b"bdd\x01\0\x04\0b\x08\0\0\0\x01\0\x04\0c\0\x01\0\0";
@@ -199,7 +197,7 @@ pub(crate) mod tests {
 
     #[test]
     fn a_leaf_may_be_empty_and_endless() {
-        let leaf = Image { lsn: 0, level: 0, low: b"", high: None, right: 0, records: Vec::new() };
+        let leaf = Image { level: 0, low: b"", high: None, right: 0, records: Vec::new() };
         assert_eq!(Image::decode(&leaf.encode()), Ok(leaf));
     }
 

@@ -105,7 +105,7 @@ mod tests {
         let mut read = |page: u32| {
             let child = (page + 1).to_le_bytes();
             let records = vec![(&b""[..], &child[..])];
-            let image = Image { level: 3, low: b"", high: None, right: 0, lsn: 0, records };
+            let image = Image { level: 3, low: b"", high: None, right: 0, records };
             Ok(vec![image.encode()])
         };
         let problems = check_images(0..PAGES, &mut read);

@@ -5,7 +5,7 @@
 //!
 //! ```text
 //! byte   0        8         12   16
-//!        lsn      records   0    record ..
+//!        0        records   0    record ..
 //!
 //! record   key bytes (2) | value bytes (2), 0xFFFF: it is gone | key | value
 //! ```
@@ -29,7 +29,6 @@ const _: () = assert!(MAX_INLINE_BYTES < GONE as u32);
 /// A change of a leaf.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ImageDelta<'image> {
-    pub lsn: u64,
     /// Keys, and values; no value if the record is gone.
     pub records: Vec<(&'image [u8], Option<&'image [u8]>)>,
 }
@@ -40,7 +39,7 @@ impl<'image> ImageDelta<'image> {
         let value_bytes = |value: Option<&[u8]>| value.map_or(0, <[u8]>::len);
         let records = self.records.iter().map(|&(key, value)| 4 + key.len() + value_bytes(value));
         let mut bytes = Vec::with_capacity(HEADER_BYTES + records.sum::<usize>());
-        bytes.extend(self.lsn.to_le_bytes());
+        bytes.extend([0; 8]);
         bytes.extend((self.records.len() as u32).to_le_bytes());
         bytes.extend([0; 4]);
         for &(key, value) in &self.records {
@@ -71,12 +70,12 @@ impl<'image> ImageDelta<'image> {
     }
 
     fn read(rest: &mut &'image [u8]) -> Result<Option<Self>, &'static str> {
-        let (Some(lsn), Some(count), Some(zero)) =
+        let (Some(first), Some(count), Some(zero)) =
             (number(rest, 8), number(rest, 4), number(rest, 4))
         else {
             return Ok(None);
         };
-        if zero != 0 {
+        if first | zero != 0 {
             return Err("the first bytes of a delta are not those of one");
         }
         let mut records: Vec<(&[u8], Option<&[u8]>)> = Vec::new();
@@ -101,7 +100,7 @@ impl<'image> ImageDelta<'image> {
             }
             records.push((key, value));
         }
-        Ok(Some(Self { lsn, records }))
+        Ok(Some(Self { records }))
     }
 }
 
@@ -132,7 +131,7 @@ impl<'image> Image<'image> {
             records.extend(value.map(|value| (key, value)));
         }
         records.extend(kept);
-        Ok(Self { lsn: self.lsn.max(delta.lsn), records, ..self })
+        Ok(Self { records, ..self })
     }
 }
 
@@ -142,12 +141,12 @@ mod tests {
     use crate::image::tests::change_every_byte;
 
     fn delta() -> ImageDelta<'static> {
-        ImageDelta { lsn: 0x0102, records: vec![(b"b", Some(b"xy")), (b"cc", None)] }
+        ImageDelta { records: vec![(b"b", Some(b"xy")), (b"cc", None)] }
     }
 
     #[test]
     fn golden_delta() {
-        let header = [2, 1, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0];
+        let header = [0, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0];
         let bytes = delta().encode();
         assert_eq!(bytes, [&header[..], b"\x01\0\x02\0bxy\x02\0\xFF\xFFcc"].concat());
         assert_eq!(ImageDelta::decode(&bytes), Ok(delta()));
@@ -160,7 +159,7 @@ mod tests {
 
     fn leaf() -> Image<'static> {
         let records: Vec<(&[u8], &[u8])> = vec![(b"b", b"1"), (b"c", b"2"), (b"d", b"3")];
-        Image { lsn: 7, level: 0, low: b"b", high: Some(b"e"), right: 9, records }
+        Image { level: 0, low: b"b", high: Some(b"e"), right: 9, records }
     }
 
     #[test]
@@ -168,19 +167,17 @@ mod tests {
         let of = |deltas: &[ImageDelta<'_>]| {
             let deltas = deltas.iter().map(ImageDelta::encode);
             let parts: Vec<_> = iter::once(leaf().encode()).chain(deltas).collect();
-            Image::of_parts(&parts).map(|image| (image.lsn, image.encode()))
+            Image::of_parts(&parts).map(|image| image.encode())
         };
         let first = ImageDelta {
-            lsn: 9,
             records: vec![(b"b", None), (b"bb", Some(b"new")), (b"d", Some(b"other"))],
         };
-        let second =
-            ImageDelta { lsn: 8, records: vec![(b"bb", None), (b"bc", None), (b"dd", Some(b""))] };
+        let second = ImageDelta { records: vec![(b"bb", None), (b"bc", None), (b"dd", Some(b""))] };
         let records: Vec<(&[u8], &[u8])> = vec![(b"c", b"2"), (b"d", b"other"), (b"dd", b"")];
-        let expected = Image { lsn: 9, records, ..leaf() };
-        assert_eq!(of(&[first.clone(), second]), Ok((9, expected.encode())));
+        let expected = Image { records, ..leaf() };
+        assert_eq!(of(&[first.clone(), second]), Ok(expected.encode()));
         for key in [&b"a"[..], b"e"] {
-            let outside = ImageDelta { lsn: 0, records: vec![(key, None)] };
+            let outside = ImageDelta { records: vec![(key, None)] };
             of(&[first.clone(), outside]).expect_err("not in its range");
         }
     }

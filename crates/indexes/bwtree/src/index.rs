@@ -1,9 +1,6 @@
 //! The Bw-tree as an index of a pool: `RangeIndex`, `Tree` and `IndexKind`.
 
-use pando_index::{
-    BlindChange, Cursor, Error, Intent, KeyRange, Known, Limits, Order, RangeIndex, Result,
-    Upserted,
-};
+use pando_index::{BlindChange, Cursor, Error, KeyRange, Known, Limits, Order, RangeIndex, Result};
 use pando_pmem::Domain;
 use pando_tree::blocks::Reserved;
 use pando_tree::context::Context;
@@ -24,19 +21,6 @@ use crate::teardown::next_unit;
 use crate::tree::BwTree;
 
 impl<D: Domain, S: Style<D>> BwTree<D, S> {
-    /// Like [`RangeIndex::upsert`], with the log sequence number of the operation. Its delta
-    /// carries the number, and later the page that consolidates the delta. A transactional
-    /// component can then redo what is newer than a page (paper, section V.A). Zero means no
-    /// number. The tree keeps the numbers and does not use them.
-    pub fn upsert_at_lsn(&self, key: &[u8], value: &[u8], lsn: u64) -> Result<Upserted> {
-        self.put_at_lsn(key, value, Intent::Upsert, lsn)
-    }
-
-    /// Like [`RangeIndex::remove`], with the log sequence number of the operation.
-    pub fn remove_at_lsn(&self, key: &[u8], lsn: u64) -> Result<bool> {
-        self.delete_at_lsn(key, None, lsn)
-    }
-
     /// The value of the key.
     #[inline(always)]
     fn find<'op>(&self, context: Context<'op, D>, probe: Probe<'_>) -> Result<Option<Value<'op>>> {
@@ -63,12 +47,6 @@ impl<D: Domain, S: Style<D>> BwTree<D, S> {
             records += 1;
         }
         Ok(records)
-    }
-
-    /// The highest log sequence number that the page of `key` carries.
-    pub fn page_lsn(&self, key: &[u8]) -> Result<u64> {
-        S::LIMITS.check_key(key)?;
-        self.lsn_of(key)
     }
 }
 

@@ -47,7 +47,7 @@
 //! base page
 //!
 //! byte   0         8         16        24        32        40        48        56
-//! 0      info      sizes     right     low       high      shape     lsn       high slice
+//! 0      info      sizes     right     low       high      shape     0         high slice
 //! 64     slices, one word a record | places, one word a record | keys and values | low and high key
 //!        ... | claim | delta space
 //!
@@ -56,7 +56,6 @@
 //! right  PID of the page behind it on its level; zero: none
 //! low, high  63 .. 32 length of the key (all ones: none)   31 .. 0 where it stands
 //! shape  31 .. 16 bytes of each value                  15 .. 0 bytes of each key      if `words` is set
-//! lsn    the highest of what is consolidated in it
 //! high slice the first eight bytes of the high key as a number; all ones if there is none
 //! place  63 pointer   62 .. 48 bytes of the value   47 .. 32 bytes of the key   31 .. 0 where the key stands
 //! claim  63 .. 32 generation                          31 .. 0 first free byte of the delta space
@@ -74,11 +73,11 @@
 //! ```text
 //! delta, at a multiple of 32 from its base, or a block
 //!
-//! byte   0         8         16              ..
-//! 0      info      next      [LSN]  key, padded to 8, eight at least | value, padded to 8
+//! byte   0         8         16     ..
+//! 0      info      next      key, padded to 8, eight at least | value, padded to 8
 //!
 //! info   63 .. 56 deltas from here on   55 .. 41 position   40 .. 24 bytes of the value   23 .. 8 bytes of the key
-//!        7 own    6 endless    5 LSN    4 pointer    3 .. 0 kind
+//!        7 own    6 endless    5 zero    4 pointer    3 .. 0 kind
 //! next   a link to what it was prepended to; with its bit 0: the store has that state
 //! ```
 //!
@@ -155,7 +154,8 @@ pub(crate) const RIGHT_WORD: u64 = 2;
 pub(crate) const LOW_WORD: u64 = 3;
 pub(crate) const HIGH_WORD: u64 = 4;
 pub(crate) const SHAPE_WORD: u64 = 5;
-pub(crate) const LSN_WORD: u64 = 6;
+/// The word that is zero.
+pub(crate) const RESERVED_WORD: u64 = 6;
 pub(crate) const HIGH_SLICE_WORD: u64 = 7;
 
 /// Instead of a key's length: there is no key.
@@ -397,13 +397,18 @@ impl Place {
 /// The position of a delta's key, if it is not known.
 pub(crate) const NO_POSITION: u16 = 0x7FFF;
 
+/// Where the key of a delta stands.
+pub(crate) const KEY_AT: u64 = 16;
+
+/// The bit of a delta's first word that is zero.
+const ZERO_BIT: u64 = 1 << 5;
+
 /// The first word of a delta.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeltaInfo {
     pub kind: Kind,
     /// The value is a pointer.
     pub is_pointer: bool,
-    pub has_lsn: bool,
     /// The range of the index entry has no end.
     pub is_endless: bool,
     /// The delta is a block of its own.
@@ -423,7 +428,6 @@ impl DeltaInfo {
             | u64::from(self.key_bytes) << 8
             | u64::from(self.is_own) << 7
             | u64::from(self.is_endless) << 6
-            | u64::from(self.has_lsn) << 5
             | u64::from(self.is_pointer) << 4
             | self.kind as u64
     }
@@ -432,13 +436,12 @@ impl DeltaInfo {
     #[inline(always)]
     pub fn decode(word: u64) -> Option<Self> {
         let kind = Kind::decode(word)?;
-        if matches!(kind, Kind::Leaf | Kind::Inner) {
+        if matches!(kind, Kind::Leaf | Kind::Inner) || word & ZERO_BIT != 0 {
             return None;
         }
         Some(Self {
             kind,
             is_pointer: word & 1 << 4 != 0,
-            has_lsn: word & 1 << 5 != 0,
             is_endless: word & 1 << 6 != 0,
             is_own: word & 1 << 7 != 0,
             key_bytes: (word >> 8) as u16,
@@ -448,16 +451,10 @@ impl DeltaInfo {
         })
     }
 
-    /// Where its key stands.
-    #[inline(always)]
-    pub fn key_at(self) -> u64 {
-        if self.has_lsn { 24 } else { 16 }
-    }
-
     /// Where its value stands.
     #[inline(always)]
     pub fn value_at(self) -> u64 {
-        self.key_at() + u64::from(self.key_bytes).next_multiple_of(8).max(8)
+        KEY_AT + u64::from(self.key_bytes).next_multiple_of(8).max(8)
     }
 
     /// Its length in bytes.
@@ -511,7 +508,6 @@ mod tests {
         let delta = DeltaInfo {
             kind: Kind::IndexEntry,
             is_pointer: true,
-            has_lsn: true,
             is_endless: true,
             is_own: true,
             key_bytes: 9,
@@ -519,9 +515,10 @@ mod tests {
             position: 0x102,
             deltas: 3,
         };
-        assert_eq!(delta.encode(), 0x0302_0500_0300_09F7);
+        assert_eq!(delta.encode(), 0x0302_0500_0300_09D7);
         assert_eq!(DeltaInfo::decode(delta.encode()), Some(delta));
-        assert_eq!((delta.key_at(), delta.value_at()), (24, 40));
+        assert_eq!(DeltaInfo::decode(delta.encode() | ZERO_BIT), None);
+        assert_eq!((KEY_AT, delta.value_at()), (16, 32));
         assert_eq!(DeltaInfo::decode(1), None);
         assert_eq!(DeltaInfo::decode(15), None);
     }

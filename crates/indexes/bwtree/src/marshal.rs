@@ -165,10 +165,10 @@ impl<D: Domain> BwTree<D, Stored> {
         if !is_same && !mutant!("bw-joined-with-another-version") {
             return Ok(Marshalled::Unread);
         }
-        let Changes { records, lsn } = changes_of_partial(context, link)?;
+        let Changes { records } = changes_of_partial(context, link)?;
         let found = pictures_of(records.iter().copied(), (picture, may_leave))?;
         let Some((pictured, is_same)) = found else { return Ok(Marshalled::Other) };
-        let delta = ImageDelta { lsn, records: as_pictured(&records, &pictured) };
+        let delta = ImageDelta { records: as_pictured(&records, &pictured) };
         let page = Image::of_parts(parts).and_then(|image| image.changed(&delta));
         let bytes = page.map_err(|what| PageError::damaged(number, what))?.encode();
         match bytes.len() <= MAX_IMAGE_BYTES {
@@ -269,8 +269,8 @@ impl<D: Domain> BwTree<D, Stored> {
             0 => 0,
             right => number_of(right)?,
         };
-        let (level, low, high, lsn) = (gathered.level, gathered.low, gathered.high, gathered.lsn);
-        let image = Image { lsn, level, low, high, right, records }.encode();
+        let (level, low, high) = (gathered.level, gathered.low, gathered.high);
+        let image = Image { level, low, high, right, records }.encode();
         match image.len() <= MAX_IMAGE_BYTES {
             true => Ok(Some((image, is_same))),
             false => Err(too_long(image.len() as u64)),
@@ -298,12 +298,12 @@ fn pictures_of<'op>(
 /// The bytes of a delta, and whether it has each record as the page has it; `None` if it has not,
 /// and the page may be left out.
 fn delta_of(
-    Changes { records, lsn }: Changes<'_>,
+    Changes { records }: Changes<'_>,
     (picture, may_leave): (&mut dyn Picture, bool),
 ) -> Result<Option<(Vec<u8>, bool)>> {
     let found = pictures_of(records.iter().copied(), (picture, may_leave))?;
     let Some((pictured, is_same)) = found else { return Ok(None) };
-    let delta = ImageDelta { lsn, records: as_pictured(&records, &pictured) };
+    let delta = ImageDelta { records: as_pictured(&records, &pictured) };
     Ok(Some((delta.encode(), is_same)))
 }
 

@@ -15,8 +15,8 @@ use pando_tree::key::{Probe, SLICE_BYTES, slice_of};
 
 use crate::context::{Damaged, Pid, Value, word_of};
 use crate::layout::{
-    DELTA_ALIGN, DeltaInfo, HEADER_BYTES, HIGH_SLICE_WORD, HIGH_WORD, INFO_WORD, Kind, LOW_WORD,
-    LSN_WORD, Link, NO_KEY, PageInfo, Place, RIGHT_WORD, SHAPE_WORD, SIZES_WORD, SLICES_AT,
+    DELTA_ALIGN, DeltaInfo, HEADER_BYTES, HIGH_SLICE_WORD, HIGH_WORD, INFO_WORD, KEY_AT, Kind,
+    LOW_WORD, Link, NO_KEY, PageInfo, Place, RIGHT_WORD, SHAPE_WORD, SIZES_WORD, SLICES_AT,
     deltas_at,
 };
 
@@ -173,10 +173,6 @@ impl<'op, D: Domain> Page<'op, D> {
 
     pub fn right(&self) -> Pid {
         self.word(RIGHT_WORD)
-    }
-
-    pub fn lsn(&self) -> u64 {
-        self.word(LSN_WORD)
     }
 
     pub fn low(&self) -> &'op [u8] {
@@ -399,18 +395,14 @@ impl<'op, D: Domain> Delta<'op, D> {
         Link(self.context.fixed(self.off + 8))
     }
 
-    pub fn lsn(&self) -> u64 {
-        if self.info.has_lsn { self.context.fixed(self.off + 16) } else { 0 }
-    }
-
     #[inline(always)]
     pub fn key_slice(&self) -> u64 {
-        self.context.fixed(self.off + self.info.key_at()).swap_bytes()
+        self.context.fixed(self.off + KEY_AT).swap_bytes()
     }
 
     #[inline(always)]
     pub fn key(&self) -> &'op [u8] {
-        self.context.published(self.off + self.info.key_at(), u64::from(self.info.key_bytes))
+        self.context.published(self.off + KEY_AT, u64::from(self.info.key_bytes))
     }
 
     /// Whether its key is that of `probe`.

@@ -11,7 +11,7 @@ use pando_tree::blocks::NewBlock;
 use pando_tree::context::Context;
 
 use crate::context::Damaged;
-use crate::layout::{DELTA_ALIGN, DeltaInfo, Kind, Link, MAX_DELTAS_END};
+use crate::layout::{DELTA_ALIGN, DeltaInfo, KEY_AT, Kind, Link, MAX_DELTAS_END};
 use crate::options::{Chaining, MAX_BLOCK_DELTAS};
 use crate::page::{Chain, Delta, Page};
 use crate::residence::Residence;
@@ -27,7 +27,6 @@ pub struct NewDelta<'op> {
     pub is_pointer: bool,
     pub is_endless: bool,
     pub position: u16,
-    pub lsn: u64,
 }
 
 impl<'op> NewDelta<'op> {
@@ -40,7 +39,6 @@ impl<'op> NewDelta<'op> {
             is_pointer: false,
             is_endless: false,
             position: crate::layout::NO_POSITION,
-            lsn: 0,
         }
     }
 
@@ -48,7 +46,6 @@ impl<'op> NewDelta<'op> {
         DeltaInfo {
             kind: self.kind,
             is_pointer: self.is_pointer,
-            has_lsn: self.lsn != 0,
             is_endless: self.is_endless,
             is_own,
             key_bytes: self.key.len() as u16,
@@ -135,10 +132,7 @@ impl NewDelta<'_> {
         // Relaxed: the delta is published by a later release.
         pool.word(off).store(info.encode(), Ordering::Relaxed);
         pool.word(off + 8).store(next.next().0, Ordering::Relaxed);
-        if info.has_lsn {
-            pool.word(off + 16).store(self.lsn, Ordering::Relaxed);
-        }
-        let key_off = off + info.key_at();
+        let key_off = off + KEY_AT;
         if self.key.is_empty() {
             pool.word(key_off).store(0, Ordering::Relaxed);
         }
@@ -179,10 +173,7 @@ impl NewDelta<'_> {
         block.zero(0, info.bytes());
         block.write_u64(0, info.encode());
         block.write_u64(8, next.next().0);
-        if info.has_lsn {
-            block.write_u64(16, self.lsn);
-        }
-        block.write(info.key_at(), self.key);
+        block.write(KEY_AT, self.key);
         let mut at = info.value_at();
         for piece in self.value {
             block.write(at, piece);
@@ -236,7 +227,7 @@ pub(crate) fn beside<'op, D: Domain>(
         block.zero(at, info.bytes());
         block.write_u64(at, info.encode());
         block.write_u64(at + 8, link.next().0);
-        block.write(at + info.key_at(), delta.key);
+        block.write(at + KEY_AT, delta.key);
         block.write(at + info.value_at(), delta.value[0]);
         link = Link::beside(block.off(), block.off() + at, false);
         at += info.room();

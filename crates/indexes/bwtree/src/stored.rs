@@ -630,7 +630,7 @@ impl<D: Domain> BwTree<D, Stored> {
             Some((block, link)) if at.link.is_written() => (block, link.written()),
             Some(loaded) => loaded,
             None => {
-                let delta = ImageDelta { lsn: changes.lsn, records: changes.records };
+                let delta = ImageDelta { records: changes.records };
                 let changed = image.clone().changed(&delta);
                 let changed = changed.map_err(|what| PageError::damaged(number, what))?;
                 let block = self.build_loaded(context, number, &changed, self.room(0))?;
@@ -682,7 +682,6 @@ impl<D: Domain> BwTree<D, Stored> {
             low: image.low,
             high: image.high,
             right,
-            lsn: image.lsn,
             items: &items,
             room,
             is_partial: false,

@@ -229,7 +229,6 @@ pub(crate) struct Done {
 pub(crate) struct Taken<'op, D: Domain> {
     pub key: &'op [u8],
     pub value: Option<Value<'op>>,
-    pub lsn: u64,
     pub values: Blocks<'op, D>,
 }
 
@@ -237,21 +236,9 @@ impl<D: Domain, S: Style<D>> BwTree<D, S> {
     /// Writes the value, with the intent of the operation.
     #[inline]
     pub(crate) fn put(&self, key: &[u8], value: &[u8], intent: Intent<'_>) -> Result<Upserted> {
-        self.put_at_lsn(key, value, intent, 0)
-    }
-
-    /// The same, with the log sequence number of the operation.
-    #[inline]
-    pub(crate) fn put_at_lsn(
-        &self,
-        key: &[u8],
-        value: &[u8],
-        intent: Intent<'_>,
-        lsn: u64,
-    ) -> Result<Upserted> {
         S::LIMITS.check_key(key)?;
         S::LIMITS.check_value(value)?;
-        let done = self.write(key, &mut Put { intent, value }, lsn)?;
+        let done = self.write(key, &mut Put { intent, value })?;
         Ok(if done.was_there { Upserted::Updated } else { Upserted::Inserted })
     }
 
@@ -259,19 +246,8 @@ impl<D: Domain, S: Style<D>> BwTree<D, S> {
     /// another value is an error.
     #[inline]
     pub(crate) fn delete(&self, key: &[u8], expected: Option<&[u8]>) -> Result<bool> {
-        self.delete_at_lsn(key, expected, 0)
-    }
-
-    /// The same, with the log sequence number of the operation.
-    #[inline]
-    pub(crate) fn delete_at_lsn(
-        &self,
-        key: &[u8],
-        expected: Option<&[u8]>,
-        lsn: u64,
-    ) -> Result<bool> {
         S::LIMITS.check_key(key)?;
-        Ok(self.write(key, &mut Remove { expected }, lsn)?.was_there)
+        Ok(self.write(key, &mut Remove { expected })?.was_there)
     }
 
     /// Replaces the value of `key` by the one that `change` computes; `None` if it is to stay.
@@ -281,8 +257,7 @@ impl<D: Domain, S: Style<D>> BwTree<D, S> {
         change: &mut Change<'_>,
     ) -> Result<Option<Upserted>> {
         S::LIMITS.check_key(key)?;
-        let done =
-            self.write(key, &mut Modify { change, limits: S::LIMITS, new: Vec::new() }, 0)?;
+        let done = self.write(key, &mut Modify { change, limits: S::LIMITS, new: Vec::new() })?;
         Ok(done.is_changed.then_some(match done.was_there {
             true => Upserted::Updated,
             false => Upserted::Inserted,
@@ -301,12 +276,12 @@ impl<D: Domain, S: Style<D>> BwTree<D, S> {
         let (limits, new) = (S::LIMITS, Vec::new());
         let (attempts, is_spent) = (0, false);
         let mut write = Blind { change, limits, new, value_bytes, attempts, is_spent };
-        Ok(self.write(key, &mut write, 0)?.is_changed)
+        Ok(self.write(key, &mut write)?.is_changed)
     }
 
     /// Runs attempts until one succeeds: a failure means that another operation has succeeded.
     #[inline(always)]
-    fn write<W: Write>(&self, key: &[u8], write: &mut W, lsn: u64) -> Result<Done> {
+    fn write<W: Write>(&self, key: &[u8], write: &mut W) -> Result<Done> {
         let probe = Probe::new(key);
         let mut attempts = Attempts::default();
         loop {
@@ -314,7 +289,7 @@ impl<D: Domain, S: Style<D>> BwTree<D, S> {
                 W::TRIES,
                 || S::give_back(self, &mut attempts),
                 |guard| {
-                    let attempt = || self.attempt(self.context(guard), probe, write, lsn);
+                    let attempt = || self.attempt(self.context(guard), probe, write);
                     S::in_room(self, guard, attempt)
                 },
             );
@@ -335,7 +310,6 @@ impl<D: Domain, S: Style<D>> BwTree<D, S> {
         context: Context<'_, D>,
         probe: Probe<'_>,
         write: &mut W,
-        lsn: u64,
     ) -> Result<Option<Done>> {
         if W::IS_BLIND && write.is_spent() {
             return Ok(Some(Done { was_there: false, is_changed: false }));
@@ -358,7 +332,7 @@ impl<D: Domain, S: Style<D>> BwTree<D, S> {
             let reserved = self.reserve_partial(context, bytes, write.next_attempt())?;
             let decision = write.decide_unread()?;
             let done = Done { was_there: false, is_changed: decision == Decision::Put };
-            let record = (probe.bytes, write.value(), lsn);
+            let record = (probe.bytes, write.value());
             let is_done = !done.is_changed || self.put_partial(context, at, record, reserved)?;
             return Ok(is_done.then_some(done));
         }
@@ -420,7 +394,7 @@ impl<D: Domain, S: Style<D>> BwTree<D, S> {
             value = Value::Block(values.new.insert(block).off());
         }
         let pointer = value.block_off().to_le_bytes();
-        let mut delta = NewDelta { position, lsn, ..NewDelta::new(kind, probe.bytes) };
+        let mut delta = NewDelta { position, ..NewDelta::new(kind, probe.bytes) };
         if !removes {
             delta.is_pointer = values.new.is_some();
             delta.value[0] = if delta.is_pointer { &pointer } else { bytes };
@@ -443,7 +417,7 @@ impl<D: Domain, S: Style<D>> BwTree<D, S> {
             }
             None => {
                 let value = (!removes).then_some(value);
-                let taken = Taken { key: probe.bytes, value, lsn, values };
+                let taken = Taken { key: probe.bytes, value, values };
                 self.consolidate_with(context, at, taken, removes)?
             }
         };
@@ -562,7 +536,6 @@ impl<D: Domain, S: Style<D>> BwTree<D, S> {
         }
         if let Some(taken) = taken {
             gathered.change(taken.key, taken.value);
-            gathered.lsn = gathered.lsn.max(taken.lsn);
             values = taken.values;
         }
         let items = gathered.items(!self.options.runs);
@@ -584,7 +557,6 @@ impl<D: Domain, S: Style<D>> BwTree<D, S> {
             low: gathered.low,
             high: gathered.high,
             right: gathered.right,
-            lsn: gathered.lsn,
             items: &items,
             room,
             is_partial: gathered.is_partial,

@@ -322,20 +322,6 @@ fn pages_of_the_longest_keys_are_split_and_merged() {
     assert!(planted.index.is_empty().expect("reads"));
 }
 
-/// Log sequence numbers survive consolidations, splits and restarts, together with their records.
-#[test]
-fn a_page_carries_the_highest_lsn_of_its_records() {
-    let planted = Planted::<Process, BwTrees>::anonymous(small());
-    for number in 0..200 {
-        planted.index.upsert_at_lsn(&key(number), b"value", number + 1).expect("writes");
-        assert_eq!(planted.index.page_lsn(&key(number)).expect("reads"), number + 1);
-    }
-    assert!(planted.index.page_lsn(&key(0)).expect("reads") < 100);
-    assert!(planted.index.remove_at_lsn(&key(0), 1000).expect("removes"));
-    assert_eq!(planted.index.page_lsn(&key(0)).expect("reads"), 1000);
-    check(&planted);
-}
-
 /// A dropped tree gives back every block, also with deep levels and values in blocks.
 #[test]
 fn a_dropped_tree_leaves_nothing() {
