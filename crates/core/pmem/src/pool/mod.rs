@@ -1,8 +1,9 @@
 //! A pool: one mapping, and the access to its content.
 //!
-//! [`open`] creates, opens, checks and closes pools; [`room`] makes room in the file; [`log`]
-//! replaces the name of the pool's log.
+//! [`create`] creates pools; [`open`] opens, checks and closes them; [`room`] makes room in the
+//! file; [`log`] replaces the name of the pool's log.
 
+mod create;
 mod log;
 mod open;
 mod room;
@@ -12,7 +13,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-pub use self::open::{Compacted, CreateOptions, OpenPool, Unpublished, draw_id, remove_unfinished};
+pub use self::create::{CreateOptions, Unpublished, draw_id, remove_unfinished};
+pub use self::open::{Compacted, OpenPool};
 use crate::alloc::Cache;
 use crate::damage;
 use crate::domain::Domain;
