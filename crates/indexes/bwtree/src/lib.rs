@@ -20,11 +20,12 @@
 //!   with the feature `papers`: `single_word.rs`: by CAS; `single_merge.rs`: merges by CAS;
 //!   `single_swap.rs`: their steps.
 //! * `races.rs`: how often changes lose a race.
-//! * `stored.rs`: trees whose pages are in a store, and may be absent from the pool: states, loads
-//!   and evictions; `captures.rs`: how pages are written, with the protocol; `marshal.rs`: whole or
-//!   as deltas; `residence.rs`: what differs for such trees; `pages.rs`: numbers of pages, and
-//!   where they are; `image.rs`, `image_delta.rs`: the bytes of a page in the store;
-//!   `image_check.rs`: whether such pages are one tree; `visits.rs`: how often leaves are used.
+//! * `stored.rs`: trees whose pages are in a store, and may be absent from the pool: states and
+//!   evictions; `load.rs`: loads; `captures.rs`: how pages are written, with the protocol;
+//!   `marshal.rs`: whole or as deltas; `residence.rs`: what differs for such trees; `pages.rs`:
+//!   numbers of pages, and where they are; `image.rs`, `image_delta.rs`: the bytes of a page in the
+//!   store; `image_check.rs`: whether such pages are one tree; `visits.rs`: how often leaves are
+//!   used.
 //! * `cursor.rs`: scans in both directions. `audit.rs`: the walk for `check` and `stat`.
 //!   `teardown.rs`: the blocks of a dropped tree. `index.rs`: the tree as a map of a pool;
 //!   `options.rs`: its options.
@@ -47,6 +48,7 @@ mod image_check;
 mod image_delta;
 mod index;
 mod layout;
+mod load;
 mod marshal;
 mod merge;
 mod multi_word;

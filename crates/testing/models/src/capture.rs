@@ -1,5 +1,5 @@
-//! Captures, marks, evictions and loads of one page that is in a store
-//! (`captures.rs` and `stored.rs` of `pando-bwtree`, whose first pages say why they hold).
+//! Captures, marks, evictions and loads of one page that is in a store (`captures.rs`, `stored.rs`
+//! and `load.rs` of `pando-bwtree`, whose first pages say why they hold).
 //! `stored.rs`, here, has the steps.
 //!
 //! | ordering | pairs with | what that ensures |

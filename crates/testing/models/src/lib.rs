@@ -13,7 +13,7 @@
 //! | `late` | `pmwcas/src/rdcss.rs`: a helper that stops after the operation has ended |
 //! | `snapshot` | `tc/src/snapshot.rs`, `snapshots.rs`, `settle.rs`: commits while snapshots are taken, read and revoked |
 //! | `component` | `tc/src/commit.rs`, `one_key.rs`, `log/src/tail.rs`: the component of `snapshot` |
-//! | `capture` | `bwtree/src/captures.rs`, `stored.rs`, `lss/src/queue.rs`: captures, marks, evictions and loads of a page that is in a store |
+//! | `capture` | `bwtree/src/captures.rs`, `stored.rs`, `load.rs`, `lss/src/queue.rs`: captures, marks, evictions and loads of a page that is in a store |
 //! | `structure` | `bwtree/src/captures.rs`, `pages.rs`: captures beside a change of structure |
 //! | `stored` | the component of `capture` and `structure` |
 //! | `unread` | `tc/src/commit.rs`, `one_key.rs`: a late thread of a commit that has failed, whose page could not be read |

@@ -1,5 +1,5 @@
 //! Pages that are in a store: the component of the models `capture` and `structure`
-//! (`pando-bwtree/src/stored.rs`, `captures.rs`, `marshal.rs`, `multi_word.rs`;
+//! (`pando-bwtree/src/stored.rs`, `load.rs`, `captures.rs`, `marshal.rs`, `multi_word.rs`;
 //! `pando-lss/src/queue.rs`, `store.rs`).
 //!
 //! The functions have the names and the steps of the code. A page's *state* is a number: each write

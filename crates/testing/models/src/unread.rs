@@ -50,7 +50,7 @@ impl Commit {
         word.compare_exchange(current, new, AcqRel, Acquire)
     }
 
-    /// `load`, `install` of `stored.rs`.
+    /// `load`, `install` of `load.rs`.
     fn load(&self) {
         let _ = Self::cas(&self.word, ABSENT, OLD);
     }
