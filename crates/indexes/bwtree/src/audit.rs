@@ -282,8 +282,7 @@ pub(crate) fn check_chain<D: Domain>(
             Kind::IndexEntryDelete => {
                 is_inner && value.len() >= 16 && word_of(&value[8..]) <= value.len() as u64 - 16
             }
-            Kind::RemoveNode | Kind::Flush => false,
-            Kind::Leaf | Kind::Inner | Kind::Partial => false,
+            Kind::RemoveNode | Kind::Leaf | Kind::Inner | Kind::Partial => false,
         };
         if !is_possible {
             return Err((STRUCTURE, "a delta is not of a kind that the page can have"));

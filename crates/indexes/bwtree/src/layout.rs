@@ -91,7 +91,6 @@
 //! | 8 index entry delete | the lowest of the child that is gone | PID of its left neighbour; length (8 bytes) of that one's lowest key; that key; where its range ends, unless *endless* |
 //! | 9 node merge | the lowest of the page that was merged into this one | the link of that page's content |
 //! | 10 remove node | | (only in the style of single words) |
-//! | 11 flush | | kept for pages on a log-structured store |
 //! | 12 partial | | a base page with what was written blindly (`blind.rs`); *right* is its own PID |
 //!
 //! *position*: the number of records of the base before the key; 0x7FFF: not known. *own*: the
@@ -305,7 +304,6 @@ pub enum Kind {
     IndexEntryDelete = 8,
     NodeMerge = 9,
     RemoveNode = 10,
-    Flush = 11,
     Partial = 12,
 }
 
@@ -324,7 +322,6 @@ impl Kind {
             8 => Self::IndexEntryDelete,
             9 => Self::NodeMerge,
             10 => Self::RemoveNode,
-            11 => Self::Flush,
             12 => Self::Partial,
             _ => return None,
         })
