@@ -80,23 +80,20 @@ impl<'op, D: Domain> Walk<'op, '_, D> {
             let what = "an inner node is frozen and still in place";
             self.problem(ProblemClass::Structure, off, what);
         }
-        let mut low = fence.low;
         for index in 0..inner.children() {
-            let mut high = fence.high;
+            let range = fence.of_child(context, inner, index);
             if index + 1 < inner.children() {
                 let separator = inner.separator(context, index);
-                if low.is_some_and(|low| low >= separator) {
+                if range.low.is_some_and(|low| low >= separator) {
                     let what = format!("separator {index} does not ascend");
                     self.problem(ProblemClass::Separator, off, what);
                 }
-                if high.is_some_and(|high| separator >= high) {
+                if fence.high.is_some_and(|high| separator >= high) {
                     let what = format!("separator {index} is beyond the node's range");
                     self.problem(ProblemClass::Separator, off, what);
                 }
-                high = Some(separator);
             }
-            self.node(inner.child(context, index), depth + 1, Fence { low, high });
-            low = high;
+            self.node(inner.child(context, index), depth + 1, range);
         }
     }
 }

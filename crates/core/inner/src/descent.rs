@@ -116,9 +116,19 @@ pub struct Fence<'op> {
 }
 
 impl<'op> Fence<'op> {
+    /// Whether the key lies in the range.
+    pub fn holds(&self, key: &[u8]) -> bool {
+        self.low.is_none_or(|low| low <= key) && self.high.is_none_or(|high| key < high)
+    }
+
     /// The range of a child, if this is the range of the node.
     #[inline(always)]
-    fn of_child<D: Domain>(self, context: Context<'op, D>, inner: Inner, child: u64) -> Self {
+    pub(crate) fn of_child<D: Domain>(
+        self,
+        context: Context<'op, D>,
+        inner: Inner,
+        child: u64,
+    ) -> Self {
         let is_last = child + 1 == inner.children();
         Self {
             low: if child > 0 { Some(inner.separator(context, child - 1)) } else { self.low },

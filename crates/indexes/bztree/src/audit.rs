@@ -38,14 +38,14 @@ impl<D: Domain> Look<'_, '_, D> {
         self.audit.problem(class, off, what);
     }
 
-    fn leaf(&mut self, leaf: Leaf, Fence { low, high }: Fence<'_>) {
+    fn leaf(&mut self, leaf: Leaf, fence: Fence<'_>) {
         let (context, off) = (self.context, leaf.node.off);
         let wrong_before = self.audit.problems.len();
         let node_bytes = leaf.node.header().node_bytes;
         self.audit.stat.leaves += 1;
         self.audit.stat.leaf_bytes += node_bytes;
         if let Some(leaf) = leaf.ranged(context) {
-            return self.range_leaf(&leaf, Fence { low, high });
+            return self.range_leaf(&leaf, fence);
         }
         let Some(storage_bytes) = leaf.stored(context) else {
             self.problem(ProblemClass::Count, off, "the leaf counts more than it holds");
@@ -86,7 +86,7 @@ impl<D: Domain> Look<'_, '_, D> {
         }
         for record in &live {
             let key = record.key(context);
-            if low.is_some_and(|low| key < low) || high.is_some_and(|high| key >= high) {
+            if !fence.holds(key) {
                 self.problem(ProblemClass::Separator, off, "a key lies outside the leaf's range");
             }
             if record.meta.is_pointer() {
@@ -106,10 +106,8 @@ impl<D: Domain> Look<'_, '_, D> {
             }
         }
     }
-}
 
-impl<D: Domain> Look<'_, '_, D> {
-    fn range_leaf(&mut self, leaf: &RangeLeaf, Fence { low, high }: Fence<'_>) {
+    fn range_leaf(&mut self, leaf: &RangeLeaf, fence: Fence<'_>) {
         let (context, off) = (self.context, leaf.node.off);
         let problems = leaf.problems(context);
         let is_consistent = problems.is_empty();
@@ -125,7 +123,7 @@ impl<D: Domain> Look<'_, '_, D> {
         self.audit.stat.deleted_bytes += count.deleted * PAIR_BYTES;
         for pair in pairs {
             let key = pair.key.to_be_bytes();
-            if low.is_some_and(|low| key[..] < *low) || high.is_some_and(|high| key[..] >= *high) {
+            if !fence.holds(&key) {
                 self.problem(ProblemClass::Separator, off, "a key lies outside the leaf's range");
                 continue;
             }
