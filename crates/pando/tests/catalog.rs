@@ -16,13 +16,13 @@ const NAME_BITS: u64 = 64 * 8 + 40;
 const SLOT: u64 = 1;
 
 /// A closed pool with three maps, and the offset of the second map's header in its file.
-struct Planted {
+struct Fixture {
     _folder: tempfile::TempDir,
     path: PathBuf,
     header_off: u64,
 }
 
-impl Planted {
+impl Fixture {
     fn new(kind: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("pool");
@@ -115,12 +115,12 @@ fn salvaged(pool: &Pool, options: &MapOptions) -> Result<Vec<Vec<u8>>, Error> {
 
 #[test]
 fn a_header_with_one_damaged_copy_serves_and_check_tells() {
-    let planted = Planted::new("bztree");
+    let fixture = Fixture::new("bztree");
     for copy in [0, 1] {
         // One bit of each written word, and of the zeros after the name. A test of pando-pmem flips
         // each bit.
         for bit in (0..NAME_BITS).step_by(5).chain((NAME_BITS..HEADER_COPY_BITS).step_by(399)) {
-            planted.with_flipped(&[planted.copy_bit(copy, bit)], |pool| {
+            fixture.with_flipped(&[fixture.copy_bit(copy, bit)], |pool| {
                 is_whole(&pool);
                 let report = pool.check().unwrap();
                 let [problem] = &report.problems[..] else { panic!("bit {bit}: {report:?}") };
@@ -135,12 +135,12 @@ fn a_header_with_one_damaged_copy_serves_and_check_tells() {
 
 #[test]
 fn a_header_without_a_whole_copy_is_listed_and_copied_out_by_its_slot() {
-    let planted = Planted::new("nbtree");
+    let fixture = Fixture::new("nbtree");
     let as_created = MapOptions::new().index("nbtree");
     for bit in (0..64 * 8 + 5 * 8).step_by(13) {
         let other = (bit * 5) % (64 * 8 + 40);
-        let bits = [planted.copy_bit(0, bit), planted.copy_bit(1, other)];
-        planted.with_flipped(&bits, |pool| {
+        let bits = [fixture.copy_bit(0, bit), fixture.copy_bit(1, other)];
+        fixture.with_flipped(&bits, |pool| {
             is_damaged(&pool);
             assert!(!pool.check().unwrap().is_consistent());
             let stat = pool.stat().unwrap();
@@ -164,14 +164,14 @@ fn a_header_without_a_whole_copy_is_listed_and_copied_out_by_its_slot() {
 
 #[test]
 fn a_slot_with_one_or_two_flipped_bits_hides_no_map() {
-    let planted = Planted::new("skiplist");
+    let fixture = Fixture::new("skiplist");
     let slot_bit = (CATALOG_OFF + SLOT * 8) * 8;
     let pairs = (0..64).flat_map(|first| (first + 1..64).map(move |second| [first, second]));
     // Bit 61 means only that the word may not be durable.
     let harmless = |bits: &[u64]| bits.iter().all(|&bit| bit == 61);
     for bits in (0..64).map(|bit| vec![bit]).chain(pairs.step_by(37).map(Vec::from)) {
         let in_file: Vec<_> = bits.iter().map(|bit| slot_bit + bit).collect();
-        planted.with_flipped(&in_file, |pool| {
+        fixture.with_flipped(&in_file, |pool| {
             if harmless(&bits) {
                 return is_whole(&pool);
             }
@@ -183,10 +183,10 @@ fn a_slot_with_one_or_two_flipped_bits_hides_no_map() {
 
 #[test]
 fn a_flipped_bit_of_an_empty_slot_is_listed_and_can_be_cleared() {
-    let planted = Planted::new("bztree");
+    let fixture = Fixture::new("bztree");
     // Bits 61 and 62 alone mean that an operation was in flight and left the slot empty.
     for bit in (0..64).filter(|bit| ![61, 62].contains(bit)) {
-        planted.with_flipped(&[(CATALOG_OFF + 9 * 8) * 8 + bit], |pool| {
+        fixture.with_flipped(&[(CATALOG_OFF + 9 * 8) * 8 + bit], |pool| {
             let maps = pool.maps().unwrap();
             assert!(
                 maps.iter().any(|map| map.slot == 9 && map.damage.is_some()),
@@ -204,13 +204,13 @@ fn a_flipped_bit_of_an_empty_slot_is_listed_and_can_be_cleared() {
 
 #[test]
 fn a_damaged_map_is_dropped_by_its_slot() {
-    let planted = Planted::new("wbtree");
+    let fixture = Fixture::new("wbtree");
     let as_created = MapOptions::new().index("wbtree");
     // Both copies; the slot; both copies and the slot.
-    let copies = [planted.copy_bit(0, 64), planted.copy_bit(1, 65)];
+    let copies = [fixture.copy_bit(0, 64), fixture.copy_bit(1, 65)];
     let slot = (CATALOG_OFF + SLOT * 8) * 8;
     for bits in [&copies[..], &[slot], &[slot + 63]] {
-        planted.with_flipped(bits, |pool| {
+        fixture.with_flipped(bits, |pool| {
             if bits.len() == 2 {
                 let refused = pool.drop_slot(SLOT, &MapOptions::new()).unwrap_err();
                 assert!(
@@ -225,7 +225,7 @@ fn a_damaged_map_is_dropped_by_its_slot() {
             assert!(pool.map("main").unwrap().is_empty().unwrap());
         });
     }
-    let pool = planted.open();
+    let pool = fixture.open();
     let held = pool.map("main").unwrap();
     assert!(matches!(pool.drop_slot(SLOT, &as_created), Err(Error::MapInUse { .. })));
     drop(held);

@@ -33,7 +33,7 @@ const AMPLE_BYTES: u64 = 1 << 32;
 
 /// An index of kind `K` with its pool.
 #[expect(missing_debug_implementations, reason = "an index need not have one")]
-pub struct Planted<D: Domain, K: IndexKind> {
+pub struct Fixture<D: Domain, K: IndexKind> {
     // Dropped first: the pool is closed before its folder is removed.
     /// The index.
     pub index: K::Index<D>,
@@ -46,7 +46,7 @@ pub struct Planted<D: Domain, K: IndexKind> {
     _folder: Option<tempfile::TempDir>,
 }
 
-impl<D: Domain, K: IndexKind> Planted<D, K> {
+impl<D: Domain, K: IndexKind> Fixture<D, K> {
     /// The index of `pool`, created with `options` if there is none.
     pub fn of(pool: Arc<Pool<D>>, options: K::Options) -> Self {
         let catalog = Arc::new(Catalog::open(pool.clone()).expect("recovers"));
@@ -124,7 +124,7 @@ pub fn dies_after<D: Domain, K: IndexKind>(
     writes: u64,
     work: impl FnOnce(&K::Index<D>) + Send + 'static,
 ) -> bool {
-    let process = Arc::new(Planted::<D, K>::share(path));
+    let process = Arc::new(Fixture::<D, K>::share(path));
     let runs = process.clone();
     let is_done = run_until_stopped(writes, move || work(&runs.index));
     process.pool.drop_locks_like_a_kill();
@@ -146,13 +146,13 @@ pub fn processes_die<K: IndexKind>(options: K::Options, records: u64) {
     for (number, act) in acts.into_iter().enumerate() {
         for writes in 0.. {
             let (_folder, path) = folder_and_pool();
-            let alone = Planted::<CutShort, K>::create(&path, 8 << 20, options);
+            let alone = Fixture::<CutShort, K>::create(&path, 8 << 20, options);
             for number in 0..records {
                 alone.index.insert(&number.to_be_bytes(), &[1; 8]).expect("an insert");
             }
             let before = dump(&alone.index);
             drop(alone);
-            let live = Planted::<CutShort, K>::share(&path);
+            let live = Fixture::<CutShort, K>::share(&path);
             let died = dies_after::<CutShort, K>(&path, writes, move |index| act(index, key));
             let label = format!("{records} records, act {number}, died at write {writes}");
             // Before the dead process is recovered, too.
@@ -169,7 +169,7 @@ pub fn processes_die<K: IndexKind>(options: K::Options, records: u64) {
             assert!(differ.len().abs_diff(before.len()) <= 1, "{label}");
             check(&live);
             drop(live);
-            check(&Planted::<CutShort, K>::reopen(&path));
+            check(&Fixture::<CutShort, K>::reopen(&path));
             if !died {
                 break;
             }
@@ -178,8 +178,8 @@ pub fn processes_die<K: IndexKind>(options: K::Options, records: u64) {
 }
 
 /// Drops the index as a crash would: its pool stays marked as in use.
-pub fn abandon<D: Domain, K: IndexKind>(planted: Planted<D, K>) {
-    planted.pool.clone().abandon();
+pub fn abandon<D: Domain, K: IndexKind>(fixture: Fixture<D, K>) {
+    fixture.pool.clone().abandon();
 }
 
 /// Panics unless the default options of an index are stored as `words`, and decoded from them.
@@ -233,12 +233,12 @@ pub fn check_batches<I: RangeIndex + Fill>(index: &I) {
 }
 
 /// Panics if an invariant of the pool's maps is violated, or if a block leaked or is missing.
-pub fn check<D: Domain, K: IndexKind>(planted: &Planted<D, K>) {
-    let guard = planted.pool.pin().expect("a slot");
+pub fn check<D: Domain, K: IndexKind>(fixture: &Fixture<D, K>) {
+    let guard = fixture.pool.pin().expect("a slot");
     let mut reached: BTreeSet<u64> = BTreeSet::new();
-    for entry in planted.catalog.maps(&guard) {
+    for entry in fixture.catalog.maps(&guard) {
         reached.insert(entry.header_off);
-        let index = planted.catalog.open_entry::<K>(&entry).expect("an undamaged map");
+        let index = fixture.catalog.open_entry::<K>(&entry).expect("an undamaged map");
         let audit = index.audit().expect("audits");
         assert_eq!(audit.problems, [], "violated invariants");
         for block in &audit.blocks {
@@ -252,12 +252,12 @@ pub fn check<D: Domain, K: IndexKind>(planted: &Planted<D, K>) {
         }
         ControlFlow::Continue(())
     };
-    planted.pool.visit_active(&mut look).expect("a slot");
+    fixture.pool.visit_active(&mut look).expect("a slot");
     assert_eq!(leaked, [], "allocated, but not reached");
     assert!(reached.is_empty(), "reached, but not allocated: {reached:x?}");
 }
 
-impl<D: Domain, K: IndexKind> Subject for Planted<D, K> {
+impl<D: Domain, K: IndexKind> Subject for Fixture<D, K> {
     fn index(&self) -> &dyn RangeIndex {
         &self.index
     }
@@ -289,23 +289,23 @@ pub fn take_all<'guard, 'pool, D: Domain>(
 
 /// [`one_between`], in a new index and another handle of it.
 pub fn one_in<K: IndexKind>(
-    planted: Planted<CutShort<true>, K>,
+    fixture: Fixture<CutShort<true>, K>,
     there: &[Act],
     act: Act,
     others: &[Act],
     access: u64,
 ) -> bool {
-    let handle = Arc::new(planted.another_handle());
+    let handle = Arc::new(fixture.another_handle());
     let interrupt = |access, meanwhile, work: &mut dyn FnMut()| between(access, meanwhile, work);
-    one_between(planted, handle, interrupt, there, (act, others, access))
+    one_between(fixture, handle, interrupt, there, (act, others, access))
 }
 
 /// [`full_leaves_that_are_rewritten`], in new indexes of these options.
 pub fn rewritten_under_scans<K: IndexKind>(options: K::Options) {
     let fresh = || {
-        let planted = Planted::<CutShort<true>, K>::anonymous(options);
-        let handle: Arc<dyn RangeIndex> = Arc::new(planted.another_handle());
-        (planted, handle)
+        let fixture = Fixture::<CutShort<true>, K>::anonymous(options);
+        let handle: Arc<dyn RangeIndex> = Arc::new(fixture.another_handle());
+        (fixture, handle)
     };
     let interrupt = |first, every, step, work: &mut dyn FnMut()| {
         between_each(first, every, step, work);
@@ -377,16 +377,16 @@ fn killed<K: IndexKind>(
     const POOL_BYTES: u64 = 1 << 20;
     let arena = Arena::new(POOL_BYTES).expect("memory");
     let pool = Pool::create_in(&arena).expect("a pool");
-    let planted = Planted::<CutShort<true>, K>::of(pool, options);
+    let fixture = Fixture::<CutShort<true>, K>::of(pool, options);
     for number in 0..records {
-        planted.index.insert(&number.to_be_bytes(), &[1; 8]).expect("an insert");
+        fixture.index.insert(&number.to_be_bytes(), &[1; 8]).expect("an insert");
     }
     let medium = Arena::new(POOL_BYTES).expect("memory");
     medium.write(0, &arena.read(0, POOL_BYTES as usize));
     let key = records.to_be_bytes();
-    let (done, lines) = written_back(|| kill_after(writes, || act(&planted.index, key)));
+    let (done, lines) = written_back(|| kill_after(writes, || act(&fixture.index, key)));
     reach_medium(&medium, &arena, &lines);
-    abandon(planted);
+    abandon(fixture);
     (arena, medium, done.is_some())
 }
 
@@ -404,19 +404,19 @@ pub fn read_after_a_kill<K: IndexKind>(options: K::Options, records: u64) {
             let (arena, medium, is_done) = killed::<K>(options, records, act, writes);
             let open = |arena| {
                 let pool = Pool::open_in(arena).expect("opens");
-                Planted::<CutShort<true>, K>::of(pool, options)
+                Fixture::<CutShort<true>, K>::of(pool, options)
             };
             let (found, lines) = written_back(|| {
-                let planted = open(&arena);
-                let found = dump(&planted.index);
-                abandon(planted);
+                let fixture = open(&arena);
+                let found = dump(&fixture.index);
+                abandon(fixture);
                 found
             });
             reach_medium(&medium, &arena, &lines);
-            let planted = open(&medium);
+            let fixture = open(&medium);
             let label = format!("{records} records, act {number}, killed at write {writes}");
-            assert_eq!(dump(&planted.index), found, "{label}");
-            check(&planted);
+            assert_eq!(dump(&fixture.index), found, "{label}");
+            check(&fixture);
             if is_done {
                 break;
             }

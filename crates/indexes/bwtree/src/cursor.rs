@@ -248,13 +248,13 @@ mod tests {
     use pando_index::{Cursor as _, KeyRange, RangeIndex};
     use pando_pmem::Process;
     use pando_tree::cursor::BatchCursor;
-    use pando_tree::testing::{Planted, check_batches};
+    use pando_tree::testing::{Fixture, check_batches};
 
     use super::*;
     use crate::{BwTrees, Options};
 
     fn tree() -> BwTree<Process> {
-        Planted::<Process, BwTrees>::anonymous(Options::default()).index
+        Fixture::<Process, BwTrees>::anonymous(Options::default()).index
     }
 
     /// A mapping word that holds its old value again while the cursor was not pinned: the block was

@@ -305,7 +305,7 @@ fn first_unused<D: Domain>(
 mod tests {
     use pando_index::RangeIndex;
     use pando_pmem::Process;
-    use pando_tree::testing::Planted;
+    use pando_tree::testing::Fixture;
 
     use super::*;
     use crate::tree::BwTree;
@@ -313,7 +313,7 @@ mod tests {
 
     fn tree() -> BwTree<Process> {
         let options = Options { delta_bytes: 64, ..Options::default() };
-        Planted::<Process, BwTrees>::anonymous(options).index
+        Fixture::<Process, BwTrees>::anonymous(options).index
     }
 
     /// A base without deltas whose delta space is used up, as it is while other threads have

@@ -333,7 +333,7 @@ pub(crate) fn stamp<D: Domain>(context: Context<'_, D>, pid: Pid, link: Link) {
 #[cfg(test)]
 mod tests {
     use pando_pmem::Process;
-    use pando_tree::testing::Planted;
+    use pando_tree::testing::Fixture;
 
     use super::*;
     use crate::{BwTrees, Options};
@@ -342,7 +342,7 @@ mod tests {
     /// one, and if the sweep finds it again.
     #[test]
     fn another_free_pid_is_another() {
-        let tree = Planted::<Process, BwTrees>::anonymous(Options::default()).index;
+        let tree = Fixture::<Process, BwTrees>::anonymous(Options::default()).index;
         let guard = tree.pin().expect("pins");
         let context = tree.context(&guard);
         let anchor = tree.anchor(context);

@@ -342,13 +342,13 @@ impl<D: Domain> Copier<'_, '_, D> {
 #[cfg(test)]
 mod tests {
     use pando_pmem::Process;
-    use pando_tree::testing::{Planted, check_batches};
+    use pando_tree::testing::{Fixture, check_batches};
 
     use crate::{BzTrees, Options};
 
     /// Values in blocks of their own: a leaf has room for many.
     #[test]
     fn a_batch_is_bounded_in_bytes() {
-        check_batches(&Planted::<Process, BzTrees>::anonymous(Options::default()).index);
+        check_batches(&Fixture::<Process, BzTrees>::anonymous(Options::default()).index);
     }
 }

@@ -106,7 +106,7 @@ mod tests {
     use pando_index::{KeyRange, Order, RangeIndex};
     use pando_pmem::Process;
     use pando_tree::maps::Tree;
-    use pando_tree::testing::Planted;
+    use pando_tree::testing::Fixture;
 
     use crate::index::BzTrees;
     use crate::node::Probe;
@@ -129,7 +129,7 @@ mod tests {
         test: impl FnOnce(&crate::BzTree<Process>),
     ) {
         let options = Options { numbers: Numbers::Ranged, ..Options::default() };
-        let tree = Planted::<Process, BzTrees>::anonymous(options).index;
+        let tree = Fixture::<Process, BzTrees>::anonymous(options).index;
         for number in 0..40_u64 {
             tree.insert(&(number << 20).to_be_bytes(), &[1; 8]).expect("room");
         }

@@ -223,12 +223,12 @@ fn key_of<'all, D: Domain>(
 #[cfg(test)]
 mod tests {
     use pando_pmem::Process;
-    use pando_tree::testing::{Planted, check_batches};
+    use pando_tree::testing::{Fixture, check_batches};
 
     use crate::{NbTrees, Options};
 
     #[test]
     fn a_batch_is_bounded_in_bytes() {
-        check_batches(&Planted::<Process, NbTrees>::anonymous(Options::default()).index);
+        check_batches(&Fixture::<Process, NbTrees>::anonymous(Options::default()).index);
     }
 }

@@ -4,16 +4,16 @@ use pando::{MapOptions, Pool, PoolOptions};
 use pando_pmem::{Adr, Domain, Process};
 use pando_sorted_array::SortedArrays;
 
-type Planted<D> = pando_tree::testing::Planted<D, SortedArrays>;
+type Fixture<D> = pando_tree::testing::Fixture<D, SortedArrays>;
 
 /// Each write copies the whole array.
-fn plant<D: Domain>() -> Planted<D> {
-    Planted::anonymous(()).scaled(0.1)
+fn fixture<D: Domain>() -> Fixture<D> {
+    Fixture::anonymous(()).scaled(0.1)
 }
 
 pando_index::conformance_suite! {
-    process => plant::<Process>;
-    adr => plant::<Adr>;
+    process => fixture::<Process>;
+    adr => fixture::<Adr>;
 }
 
 /// An array of several batches, rewritten under scans.

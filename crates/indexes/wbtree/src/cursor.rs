@@ -215,12 +215,12 @@ impl<'op, D: Domain> Copier<'_, 'op, D> {
 #[cfg(test)]
 mod tests {
     use pando_pmem::Process;
-    use pando_tree::testing::{Planted, check_batches};
+    use pando_tree::testing::{Fixture, check_batches};
 
     use crate::{Options, WbTrees};
 
     #[test]
     fn a_batch_is_bounded_in_bytes() {
-        check_batches(&Planted::<Process, WbTrees>::anonymous(Options::default()).index);
+        check_batches(&Fixture::<Process, WbTrees>::anonymous(Options::default()).index);
     }
 }

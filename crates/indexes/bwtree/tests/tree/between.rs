@@ -8,13 +8,13 @@ use pando_index::conformance::between::{
 use pando_tree::testing::{one_in, read_after_a_kill, rewritten_under_scans};
 
 use crate::common::watchdog::within_bounds;
-use crate::common::{Planted, small, small_plain};
+use crate::common::{Fixture, small, small_plain};
 
 /// Longer than a value inside a page.
 const LONG_BYTES: usize = 40;
 
 fn one(options: Options, there: &[Act], act: Act, others: &[Act], access: u64) -> bool {
-    one_in::<BwTrees>(Planted::anonymous(options), there, act, others, access)
+    one_in::<BwTrees>(Fixture::anonymous(options), there, act, others, access)
 }
 
 /// In trees of both designs, within bounds.

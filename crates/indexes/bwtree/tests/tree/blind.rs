@@ -11,15 +11,15 @@ use crate::common::stored::{
     Domain, Hook, MAX_PARTS, Source, Tree, as_it_is, check, dump, evict_all, evict_leaves, get,
     pages, parts_of, put, put_blind, remove, reopened, tree_of, tree_with, write_until_done,
 };
-use crate::common::{Planted, Records, key};
+use crate::common::{Fixture, Records, key};
 
 /// Random writes, blind and others, reads, writes of pages and evictions: the tree has the records
 /// of a model, and so has the store.
 #[test]
 fn blind_writes_among_others() {
     for seed in 0..12 {
-        let (planted, source) = tree_of(200);
-        let tree = &planted.index;
+        let (fixture, source) = tree_of(200);
+        let tree = &fixture.index;
         let mut model: BTreeMap<u64, Vec<u8>> = (0..200).map(|n| (n, b"first".to_vec())).collect();
         let mut random = Random::new(seed);
         for step in 0..4_000_u64 {
@@ -71,19 +71,19 @@ fn reads(source: &Source) -> u64 {
 }
 
 /// All pages are in the store alone, but the inner ones.
-fn evicted(leaf_bytes: u32, records: u64) -> (Planted<Domain, StoredBwTrees>, Source) {
-    let (planted, source) = tree_with(leaf_bytes, records);
-    write_until_done(&planted.index, &source);
-    evict_leaves(&planted.index);
-    (planted, source)
+fn evicted(leaf_bytes: u32, records: u64) -> (Fixture<Domain, StoredBwTrees>, Source) {
+    let (fixture, source) = tree_with(leaf_bytes, records);
+    write_until_done(&fixture.index, &source);
+    evict_leaves(&fixture.index);
+    (fixture, source)
 }
 
 /// Blind writes, reads of what they have written, and writes of their pages read nothing, until
 /// the store takes no more deltas of a page; a read of another key reads the page.
 #[test]
 fn a_blind_write_reads_nothing() {
-    let (planted, source) = evicted(1024, 200);
-    let tree = &planted.index;
+    let (fixture, source) = evicted(1024, 200);
+    let tree = &fixture.index;
     let before = source.0.images().clone();
     for round in 0..MAX_PARTS as u8 - 1 {
         [70, 77, 79].into_iter().for_each(|number| put_blind(tree, number, &[round]));
@@ -129,11 +129,11 @@ fn replaced_by_another(tree: Tree, source: &Source) -> Hook {
 /// evicts it, and leaves another partial page: the parts are not those below it.
 #[test]
 fn a_load_below_another_partial_page_installs_nothing() {
-    let (planted, source) = evicted(1024, 200);
-    let tree = planted.another_handle();
+    let (fixture, source) = evicted(1024, 200);
+    let tree = fixture.another_handle();
     put_blind(&tree, 77, b"second");
     *source.0.after_read.lock().unwrap() = Some(replaced_by_another(tree, &source));
-    let tree = &planted.index;
+    let tree = &fixture.index;
     assert_eq!(get(tree, 76), Some(b"first".to_vec()));
     (77..80).for_each(|number| assert_eq!(get(tree, number), Some(b"second".to_vec()), "{number}"));
 }
@@ -141,11 +141,11 @@ fn a_load_below_another_partial_page_installs_nothing() {
 /// The same, after the thread has seen the version again: by then it has read the page's word.
 #[test]
 fn the_word_of_a_partial_page_is_read_before_its_version() {
-    let (planted, source) = evicted(1024, 200);
-    let tree = planted.another_handle();
+    let (fixture, source) = evicted(1024, 200);
+    let tree = fixture.another_handle();
     put_blind(&tree, 77, b"second");
     *source.0.after_second_version.lock().unwrap() = Some(replaced_by_another(tree, &source));
-    let tree = &planted.index;
+    let tree = &fixture.index;
     assert_eq!(get(tree, 76), Some(b"first".to_vec()));
     assert!(source.0.after_second_version.lock().unwrap().is_none(), "it was called");
     (77..80).for_each(|number| assert_eq!(get(tree, number), Some(b"second".to_vec()), "{number}"));
@@ -154,8 +154,8 @@ fn the_word_of_a_partial_page_is_read_before_its_version() {
 /// The same while the parts are read so that the page can be written whole.
 #[test]
 fn parts_of_another_time_are_not_written_with_a_partial_page() {
-    let (planted, source) = evicted(1024, 200);
-    let tree = planted.another_handle();
+    let (fixture, source) = evicted(1024, 200);
+    let tree = fixture.another_handle();
     for round in 1..MAX_PARTS as u8 {
         put_blind(&tree, 77, &[round]);
         write_until_done(&tree, &source);
@@ -172,7 +172,7 @@ fn parts_of_another_time_are_not_written_with_a_partial_page() {
         }
         put_blind(&tree, 79, b"second");
     }));
-    let tree = &planted.index;
+    let tree = &fixture.index;
     (0..3).for_each(|_| write_until_done(tree, &source));
     assert!(pages(tree, PageState::Changed).is_empty());
     assert_eq!(reopened(&source), dump(tree));
@@ -182,8 +182,8 @@ fn parts_of_another_time_are_not_written_with_a_partial_page() {
 /// A removed record stays removed, though many blind writes follow it.
 #[test]
 fn a_partial_page_does_not_forget_a_removed_record() {
-    let (planted, source) = evicted(4096, 1000);
-    let tree = &planted.index;
+    let (fixture, source) = evicted(4096, 1000);
+    let tree = &fixture.index;
     put_blind(tree, 77, b"second");
     remove(tree, 77);
     for number in (60..100).filter(|number| *number != 77) {
@@ -199,8 +199,8 @@ fn a_partial_page_does_not_forget_a_removed_record() {
 /// A page whose parts are needed and cannot be read is named; the other pages are written.
 #[test]
 fn a_partial_page_on_a_page_that_cannot_be_read_stays() {
-    let (planted, source) = evicted(1024, 200);
-    let tree = &planted.index;
+    let (fixture, source) = evicted(1024, 200);
+    let tree = &fixture.index;
     let (page, _) = parts_of(&source, 77);
     for round in 1..=MAX_PARTS as u8 {
         put_blind(tree, 77, &[round]);
@@ -229,8 +229,8 @@ fn a_partial_page_on_a_page_that_cannot_be_read_stays() {
 /// Pages that get new records blindly are split in time.
 #[test]
 fn blind_writes_do_not_grow_a_page_for_ever() {
-    let (planted, source) = evicted(1024, 200);
-    let tree = &planted.index;
+    let (fixture, source) = evicted(1024, 200);
+    let tree = &fixture.index;
     let mut random = Random::new(7);
     for round in 0..200_u64 {
         for _ in 0..20 {

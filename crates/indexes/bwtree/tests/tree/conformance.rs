@@ -1,7 +1,7 @@
 //! The conformance suite, in both domains; with small pages, in the paper's design, and by
 //! single-word CAS.
 
-use crate::common::{Planted, small, small_plain};
+use crate::common::{Fixture, small, small_plain};
 use pando_bwtree::{BwTrees, CasBwTrees, Options};
 use pando_pmem::{Adr, Process};
 use pando_tree::maps::IndexKind;
@@ -10,14 +10,14 @@ use pando_tree::maps::IndexKind;
 const SCALE: f64 = 0.4;
 
 /// A tree in process memory.
-fn tree<K: IndexKind<Options = Options>>(options: Options) -> Planted<Process, K> {
-    Planted::anonymous(options).scaled(SCALE)
+fn tree<K: IndexKind<Options = Options>>(options: Options) -> Fixture<Process, K> {
+    Fixture::anonymous(options).scaled(SCALE)
 }
 
 pando_index::conformance_suite! {
     defaults => || tree::<BwTrees>(Options::default());
     small_pages => || tree::<BwTrees>(small());
     plain => || tree::<BwTrees>(small_plain());
-    adr => || Planted::<Adr>::in_file(small()).scaled(SCALE);
+    adr => || Fixture::<Adr>::in_file(small()).scaled(SCALE);
     cas => || tree::<CasBwTrees>(small());
 }

@@ -9,27 +9,27 @@ use pando_pmem::Process;
 use pando_tree::maps::{IndexKind, Tree};
 
 use crate::common::watchdog::{seed, within_bounds};
-use crate::common::{Planted, check, dump, key, small, small_plain, value};
+use crate::common::{Fixture, check, dump, key, small, small_plain, value};
 
 /// Class 13: a checker that is wrong. With any content of one word of a block, the walk ends. Any
 /// damage of the words that describe a page is found.
 #[test]
 fn a_damaged_tree_is_walked_and_reported() {
     for options in [small(), small_plain()] {
-        let planted = Planted::<Process, BwTrees>::anonymous(options);
+        let fixture = Fixture::<Process, BwTrees>::anonymous(options);
         for number in 0..120_u64 {
             let tail = vec![b'k'; (number % 3) as usize * 5];
-            planted.index.insert(&[key(number), tail].concat(), &value(number)).expect("inserts");
+            fixture.index.insert(&[key(number), tail].concat(), &value(number)).expect("inserts");
         }
-        let blocks = planted.index.audit().expect("audits").blocks;
+        let blocks = fixture.index.audit().expect("audits").blocks;
         let mut random = Random::new(seed("a damaged tree"));
         for block in blocks.iter().skip(1).step_by(3) {
             for at in (0..block.bytes.min(320)).step_by(8) {
-                let word = planted.pool.word(block.off + at);
+                let word = fixture.pool.word(block.off + at);
                 let undamaged = word.load(Ordering::Relaxed);
                 for damage in [1 << random.below(61), random.draw() >> 3, u64::MAX] {
                     word.store(undamaged ^ damage, Ordering::Relaxed);
-                    let _ = planted.index.audit().expect("audits");
+                    let _ = fixture.index.audit().expect("audits");
                     word.store(undamaged, Ordering::Relaxed);
                 }
             }
@@ -37,21 +37,21 @@ fn a_damaged_tree_is_walked_and_reported() {
         // All words of the anchor that are in use.
         let anchor = blocks[0].off;
         for at in (0..512).step_by(8).filter(|at| !(16..64).contains(at)) {
-            let word = planted.pool.word(anchor + at);
+            let word = fixture.pool.word(anchor + at);
             let undamaged = word.load(Ordering::Relaxed);
             if undamaged == 0 {
                 continue;
             }
             let damaged = undamaged ^ 1 << random.below(60);
             word.store(damaged, Ordering::Relaxed);
-            let audit = planted.index.audit().expect("audits");
+            let audit = fixture.index.audit().expect("audits");
             // An older delta of the chain is a possible link; then the newer one's block is lost.
             let is_seen =
                 !audit.is_consistent() || undamaged >> 60 == 1 || audit.blocks.len() < blocks.len();
             assert!(is_seen, "word {at} of the anchor: {undamaged:#x}, then {damaged:#x}");
             word.store(undamaged, Ordering::Relaxed);
         }
-        check(&planted);
+        check(&fixture);
     }
 }
 
@@ -60,18 +60,18 @@ fn a_damaged_tree_is_walked_and_reported() {
 #[test]
 fn a_damaged_mapping_word_is_an_error_and_never_a_hang() {
     const KEYS: u64 = 120;
-    fn fill<K: IndexKind<Options = Options>>(options: Options) -> Planted<Process, K> {
-        let planted = Planted::<Process, K>::anonymous(options);
+    fn fill<K: IndexKind<Options = Options>>(options: Options) -> Fixture<Process, K> {
+        let fixture = Fixture::<Process, K>::anonymous(options);
         for number in 0..KEYS {
             let tail = vec![b'k'; (number % 3) as usize * 5];
-            planted.index.insert(&[key(number), tail].concat(), &value(number)).expect("inserts");
+            fixture.index.insert(&[key(number), tail].concat(), &value(number)).expect("inserts");
         }
-        planted
+        fixture
     }
     /// The used mapping words: PIDs of pages.
-    fn words<K: IndexKind<Options = Options>>(planted: &Planted<Process, K>) -> Vec<u64> {
-        let anchor = planted.index.audit().expect("audits").blocks[0].off;
-        let word = |off| planted.pool.word(off).load(Ordering::Acquire);
+    fn words<K: IndexKind<Options = Options>>(fixture: &Fixture<Process, K>) -> Vec<u64> {
+        let anchor = fixture.index.audit().expect("audits").blocks[0].off;
+        let word = |off| fixture.pool.word(off).load(Ordering::Acquire);
         std::iter::once(anchor)
             .chain((anchor + 64..anchor + 512).step_by(8))
             .filter(|&off| word(off) != 0 && word(off) >> 60 == 0)
@@ -82,26 +82,26 @@ fn a_damaged_mapping_word_is_an_error_and_never_a_hang() {
         (link & 0xFFFF_FFFF_FFFF).wrapping_sub((link >> 49 & 0x7FF) * 32)
     }
     fn reads<K: IndexKind<Options = Options>>(options: Options, seed: u64) {
-        let planted = fill::<K>(options);
-        let whole = dump(&planted.index);
-        let places = words(&planted);
+        let fixture = fill::<K>(options);
+        let whole = dump(&fixture.index);
+        let places = words(&fixture);
         assert!(places.len() > 12, "{places:?}");
         let mut random = Random::new(seed);
         let mut errors = 0;
         for &off in &places {
-            let word = planted.pool.word(off);
+            let word = fixture.pool.word(off);
             let undamaged = word.load(Ordering::Relaxed);
-            let other = planted.pool.word(*random.pick(&places)).load(Ordering::Relaxed);
+            let other = fixture.pool.word(*random.pick(&places)).load(Ordering::Relaxed);
             let mut damages = vec![0, u64::MAX, u64::MAX >> 3, other, 1 << 60, random.draw()];
             damages.extend((0..64).map(|bit| undamaged ^ 1 << bit));
             for damage in damages {
                 word.store(damage, Ordering::Relaxed);
                 for key in whole.keys() {
-                    errors += u64::from(planted.index.get(key).is_err());
+                    errors += u64::from(fixture.index.get(key).is_err());
                 }
                 for order in [Order::Ascending, Order::Descending] {
                     let mut records = 0;
-                    let mut cursor = planted.index.scan(KeyRange::all(), order).expect("scans");
+                    let mut cursor = fixture.index.scan(KeyRange::all(), order).expect("scans");
                     let is_over = loop {
                         match cursor.next() {
                             Ok(Some(_)) => records += 1,
@@ -118,22 +118,22 @@ fn a_damaged_mapping_word_is_an_error_and_never_a_hang() {
                         "{order:?}, {undamaged:#x}, then {damage:#x}: {records} records"
                     );
                 }
-                let _ = planted.index.len();
+                let _ = fixture.index.len();
                 word.store(undamaged, Ordering::Relaxed);
             }
         }
         assert!(errors > 1_000, "{errors}");
-        assert!(dump(&planted.index) == whole);
-        check(&planted);
+        assert!(dump(&fixture.index) == whole);
+        check(&fixture);
     }
     fn writes<K: IndexKind<Options = Options>>(options: Options, seed: u64) {
         let mut random = Random::new(seed);
         for round in 0..60 {
-            let planted = fill::<K>(options);
-            let places = words(&planted);
-            let word = planted.pool.word(*random.pick(&places));
+            let fixture = fill::<K>(options);
+            let places = words(&fixture);
+            let word = fixture.pool.word(*random.pick(&places));
             let undamaged = word.load(Ordering::Relaxed);
-            let other = planted.pool.word(*random.pick(&places)).load(Ordering::Relaxed);
+            let other = fixture.pool.word(*random.pick(&places)).load(Ordering::Relaxed);
             let damage = match round % 5 {
                 0 => other,
                 1 => 1 << 60,
@@ -146,9 +146,9 @@ fn a_damaged_mapping_word_is_an_error_and_never_a_hang() {
                 let tail = vec![b'k'; (number % 3) as usize * 5];
                 let name = [key(number), tail].concat();
                 if random.one_in(2) {
-                    let _ = planted.index.upsert(&name, &value(number + 1));
+                    let _ = fixture.index.upsert(&name, &value(number + 1));
                 }
-                let _ = planted.index.remove(&name);
+                let _ = fixture.index.remove(&name);
             }
         }
     }
@@ -166,35 +166,35 @@ fn a_damaged_mapping_word_is_an_error_and_never_a_hang() {
 #[test]
 fn a_mapping_word_of_another_page_loses_nothing() {
     const KEYS: u64 = 300;
-    let planted = Planted::<Process, BwTrees>::anonymous(small());
+    let fixture = Fixture::<Process, BwTrees>::anonymous(small());
     for number in 0..KEYS {
-        planted.index.insert(&key(number * 2), &value(number)).expect("inserts");
+        fixture.index.insert(&key(number * 2), &value(number)).expect("inserts");
     }
-    let anchor = planted.index.audit().expect("audits").blocks[0].off;
+    let anchor = fixture.index.audit().expect("audits").blocks[0].off;
     let leaves: Vec<u64> = (anchor + 64..anchor + 512)
         .step_by(8)
         .filter(|&off| {
-            let word = planted.pool.word(off).load(Ordering::Acquire);
+            let word = fixture.pool.word(off).load(Ordering::Acquire);
             word != 0 && word >> 60 == 0 && word & 1 << 48 == 0
         })
         .collect();
     assert!(leaves.len() > 10, "{leaves:?}");
     let (mut errors, mut refused) = (0, 0);
     for (index, &off) in leaves.iter().enumerate() {
-        let word = planted.pool.word(off);
+        let word = fixture.pool.word(off);
         let undamaged = word.load(Ordering::Relaxed);
         for other in leaves.iter().skip(index % 3).step_by(3).filter(|&&other| other != off) {
-            let wrong = planted.pool.word(*other).load(Ordering::Relaxed);
+            let wrong = fixture.pool.word(*other).load(Ordering::Relaxed);
             word.store(wrong, Ordering::Relaxed);
             for number in 0..KEYS {
-                match planted.index.get(&key(number * 2)) {
+                match fixture.index.get(&key(number * 2)) {
                     Ok(found) => assert!(found.is_some(), "{number}: a record is missing"),
                     Err(_) => errors += 1,
                 }
                 // Where no key is; an inserted key must be found.
                 let absent = key(number * 2 + 1);
-                match planted.index.insert(&absent, b"new") {
-                    Ok(()) => assert!(planted.index.remove(&absent).expect("removes")),
+                match fixture.index.insert(&absent, b"new") {
+                    Ok(()) => assert!(fixture.index.remove(&absent).expect("removes")),
                     Err(_) => refused += 1,
                 }
             }
@@ -207,7 +207,7 @@ fn a_mapping_word_of_another_page_loses_nothing() {
         }
     }
     assert!(errors > 100 && refused > 100, "{errors} {refused}");
-    check(&planted);
+    check(&fixture);
 }
 
 /// The anchor's words beside the root are damaged: a cursor is reset, and a lost segment is an
@@ -217,14 +217,14 @@ fn damaged_words_of_the_anchor_lose_nothing() {
     const KEYS: u64 = 6_000;
     let mut random = Random::new(seed("damaged words of the anchor"));
     for round in 0..90_u64 {
-        let planted = Planted::<Process, BwTrees>::anonymous(small());
-        let insert = |number: u64| planted.index.insert(&key(number), &value(number));
+        let fixture = Fixture::<Process, BwTrees>::anonymous(small());
+        let insert = |number: u64| fixture.index.insert(&key(number), &value(number));
         // Enough pages for several segments of the table.
         (0..KEYS).for_each(|number| insert(number).expect("inserts"));
-        let anchor = planted.index.audit().expect("audits").blocks[0].off;
-        let page = planted.pool.word(anchor + 64).load(Ordering::Acquire) & 0xFFFF_FFFF_FFC0;
+        let anchor = fixture.index.audit().expect("audits").blocks[0].off;
+        let page = fixture.pool.word(anchor + 64).load(Ordering::Acquire) & 0xFFFF_FFFF_FFC0;
         // `segments`, `fresh`, `sweep`.
-        let word = planted.pool.word(anchor + 8 + round % 3 * 8);
+        let word = fixture.pool.word(anchor + 8 + round % 3 * 8);
         let undamaged = word.load(Ordering::Acquire);
         let damaged = match round / 3 % 6 {
             0 => 0,
@@ -237,11 +237,11 @@ fn damaged_words_of_the_anchor_lose_nothing() {
         };
         // An older segment of the table looks consistent. Then the newer segments are not used any
         // more, and the audit reports their pages.
-        let mut older = planted.pool.word(anchor + 8).load(Ordering::Acquire);
+        let mut older = fixture.pool.word(anchor + 8).load(Ordering::Acquire);
         let mut is_older = false;
         while round % 3 == 0 && older != 0 {
             is_older |= older == damaged;
-            older = planted.pool.word(older).load(Ordering::Acquire);
+            older = fixture.pool.word(older).load(Ordering::Acquire);
         }
         word.store(damaged, Ordering::Release);
         let mut done = Vec::new();
@@ -252,19 +252,19 @@ fn damaged_words_of_the_anchor_lose_nothing() {
             }
         }
         for number in (0..KEYS).chain(done) {
-            let found = planted.index.get(&key(number)).expect("reads");
+            let found = fixture.index.get(&key(number)).expect("reads");
             assert!(found == Some(value(number)), "{number}, {undamaged:#x}, then {damaged:#x}");
         }
         if is_older {
             // To restore the word would cut off the segments that were added since.
-            assert!(!planted.index.audit().expect("audits").is_consistent());
+            assert!(!fixture.index.audit().expect("audits").is_consistent());
             continue;
         }
         if round % 3 == 0 {
             word.store(undamaged, Ordering::Release);
         }
         // A cursor that no split has used is reported; otherwise nothing is damaged.
-        let audit = planted.index.audit().expect("audits");
+        let audit = fixture.index.audit().expect("audits");
         let is_cursor = |off: u64| off == anchor + 16 || off == anchor + 24;
         assert!(
             audit.problems.iter().all(|problem| is_cursor(problem.node_off)),
@@ -278,15 +278,15 @@ fn damaged_words_of_the_anchor_lose_nothing() {
 /// that needs the page reports it, and none writes there.
 #[test]
 fn a_partial_page_in_a_tree_without_a_store_is_an_error() {
-    let planted = Planted::<Process, BwTrees>::anonymous(Options::default());
-    planted.index.insert(b"base", b"1").expect("inserts");
-    let anchor = planted.index.audit().expect("audits").blocks[0].off;
-    let link = planted.pool.word(anchor).load(Ordering::Acquire);
-    planted.index.insert(b"delta", b"1").expect("inserts");
-    let info = planted.pool.word(link & 0xFFFF_FFFF_FFC0);
+    let fixture = Fixture::<Process, BwTrees>::anonymous(Options::default());
+    fixture.index.insert(b"base", b"1").expect("inserts");
+    let anchor = fixture.index.audit().expect("audits").blocks[0].off;
+    let link = fixture.pool.word(anchor).load(Ordering::Acquire);
+    fixture.index.insert(b"delta", b"1").expect("inserts");
+    let info = fixture.pool.word(link & 0xFFFF_FFFF_FFC0);
     let undamaged = info.load(Ordering::Acquire);
     info.store(undamaged & !0xF | 12, Ordering::Release);
-    let tree = &planted.index;
+    let tree = &fixture.index;
     for (what, done) in [
         ("get", tree.get(b"base").map(drop)),
         ("insert", tree.insert(b"new", b"2")),
@@ -309,55 +309,55 @@ fn a_partial_page_in_a_tree_without_a_store_is_an_error() {
 /// of another record.
 #[test]
 fn a_damaged_pointer_to_a_value_is_an_error() {
-    let planted =
-        Planted::<Process, BwTrees>::anonymous(Options { inline_bytes: 8, ..small_plain() });
-    planted.index.insert(b"key", &[7; 100]).expect("inserts");
-    planted.index.insert(b"other", &[8; 100]).expect("inserts");
-    let anchor = planted.index.audit().expect("audits").blocks[0].off;
-    let delta = planted.pool.word(anchor).load(Ordering::Acquire) & 0xFFFF_FFFF_FFC0;
+    let fixture =
+        Fixture::<Process, BwTrees>::anonymous(Options { inline_bytes: 8, ..small_plain() });
+    fixture.index.insert(b"key", &[7; 100]).expect("inserts");
+    fixture.index.insert(b"other", &[8; 100]).expect("inserts");
+    let anchor = fixture.index.audit().expect("audits").blocks[0].off;
+    let delta = fixture.pool.word(anchor).load(Ordering::Acquire) & 0xFFFF_FFFF_FFC0;
     // Behind two words of the delta, and eight bytes of the key.
-    let pointer = planted.pool.word(delta + 24);
+    let pointer = fixture.pool.word(delta + 24);
     let undamaged = pointer.load(Ordering::Acquire);
-    assert!(planted.pool.active_block(undamaged).is_some(), "{undamaged:#x} is no block");
-    for damage in [0, 4, u64::MAX, u64::MAX - 7, 1 << 47, planted.pool.size_bytes()] {
+    assert!(fixture.pool.active_block(undamaged).is_some(), "{undamaged:#x} is no block");
+    for damage in [0, 4, u64::MAX, u64::MAX - 7, 1 << 47, fixture.pool.size_bytes()] {
         pointer.store(damage, Ordering::Release);
         let is_damage = |error: &pando_index::Error| error.to_string().contains("damaged");
         // Any word in the pool may look like a length.
-        let read = planted.index.get(b"other");
+        let read = fixture.index.get(b"other");
         assert!(damage == 0 || read.as_ref().is_err_and(is_damage), "{damage:#x}: {read:?}");
-        assert!(planted.index.upsert(b"other", b"new").is_err_and(|error| is_damage(&error)));
-        assert!(planted.index.remove(b"other").is_err_and(|error| is_damage(&error)));
+        assert!(fixture.index.upsert(b"other", b"new").is_err_and(|error| is_damage(&error)));
+        assert!(fixture.index.remove(b"other").is_err_and(|error| is_damage(&error)));
         if damage != 0 {
-            let mut cursor = planted.index.scan(KeyRange::all(), Order::Ascending).expect("scans");
+            let mut cursor = fixture.index.scan(KeyRange::all(), Order::Ascending).expect("scans");
             let (key, _) = cursor.next().expect("the first is undamaged").expect("a record");
             assert_eq!(key, b"key");
             assert!((0..2).all(|_| cursor.next().is_err_and(|error| is_damage(&error))));
         }
-        assert!(!planted.index.audit().expect("audits").is_consistent());
+        assert!(!fixture.index.audit().expect("audits").is_consistent());
     }
     pointer.store(undamaged, Ordering::Release);
-    assert_eq!(planted.index.get(b"other").expect("reads"), Some(vec![8; 100]));
-    check(&planted);
+    assert_eq!(fixture.index.get(b"other").expect("reads"), Some(vec![8; 100]));
+    check(&fixture);
 }
 
 /// A root word of zero is valid only for a tree that has never had a record.
 #[test]
 fn a_root_that_is_gone_is_an_error() {
     for options in [small(), small_plain()] {
-        let planted = Planted::<Process, BwTrees>::anonymous(options);
-        assert!(planted.index.get(b"key").expect("a tree without records").is_none());
-        planted.index.insert(b"key", b"value").expect("inserts");
-        let anchor = planted.index.audit().expect("audits").blocks[0].off;
-        let root = planted.pool.word(anchor);
+        let fixture = Fixture::<Process, BwTrees>::anonymous(options);
+        assert!(fixture.index.get(b"key").expect("a tree without records").is_none());
+        fixture.index.insert(b"key", b"value").expect("inserts");
+        let anchor = fixture.index.audit().expect("audits").blocks[0].off;
+        let root = fixture.pool.word(anchor);
         let undamaged = root.load(Ordering::Acquire);
         root.store(0, Ordering::Release);
-        planted.index.get(b"key").expect_err("the root is gone");
-        planted.index.insert(b"other", b"value").expect_err("the root is gone");
-        planted.index.len().expect_err("the root is gone");
-        assert!(!planted.index.audit().expect("audits").is_consistent());
+        fixture.index.get(b"key").expect_err("the root is gone");
+        fixture.index.insert(b"other", b"value").expect_err("the root is gone");
+        fixture.index.len().expect_err("the root is gone");
+        assert!(!fixture.index.audit().expect("audits").is_consistent());
         root.store(undamaged, Ordering::Release);
-        assert!(planted.index.remove(b"key").expect("removes"));
-        assert!(planted.index.get(b"key").expect("a tree without records").is_none());
-        check(&planted);
+        assert!(fixture.index.remove(b"key").expect("removes"));
+        assert!(fixture.index.get(b"key").expect("a tree without records").is_none());
+        check(&fixture);
     }
 }

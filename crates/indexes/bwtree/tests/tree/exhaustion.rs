@@ -14,7 +14,7 @@ use pando_pmem::Process;
 use pando_tree::testing::{in_four_threads, is_full};
 
 use crate::common::watchdog::{seed, within_bounds};
-use crate::common::{Planted, Records, check, dump, folder_and_pool, key, small, small_plain};
+use crate::common::{Fixture, Records, check, dump, folder_and_pool, key, small, small_plain};
 
 /// Smallest pool; the others have a chunk more each.
 const LEAST_BYTES: u64 = 1 << 20;
@@ -41,12 +41,12 @@ impl Shape {
 }
 
 /// Inserts records until forty were refused.
-fn fill(planted: &Planted<Process>, records: &mut Records, shape: Shape) {
+fn fill(fixture: &Fixture<Process>, records: &mut Records, shape: Shape) {
     let (mut refused, mut number) = (0, 0);
     while refused < 40 {
         let (key, value) = (shape.key(number), vec![number as u8; shape.value_bytes]);
         number += 1;
-        match planted.index.insert(&key, &value) {
+        match fixture.index.insert(&key, &value) {
             Ok(()) => drop(records.insert(key, value)),
             Err(Error::KeyExists) => assert!(records.contains_key(&key)),
             Err(error) => {
@@ -58,9 +58,9 @@ fn fill(planted: &Planted<Process>, records: &mut Records, shape: Shape) {
     }
 }
 
-fn verify(planted: &Planted<Process>, records: &Records) {
-    check(planted);
-    assert!(dump(&planted.index) == *records, "the records differ");
+fn verify(fixture: &Fixture<Process>, records: &Records) {
+    check(fixture);
+    assert!(dump(&fixture.index) == *records, "the records differ");
 }
 
 /// The order in which the keys of a full tree are removed, and the number of records of a leaf.
@@ -78,36 +78,36 @@ const ORDERS: [InOrder; 3] = [
 ];
 
 fn fill_and_empty(path: &Path, max_bytes: u64, shape: Shape, order: InOrder, always: bool) {
-    let planted = Planted::<Process>::create(path, max_bytes, shape.options);
+    let fixture = Fixture::<Process>::create(path, max_bytes, shape.options);
     let mut records = Records::new();
-    fill(&planted, &mut records, shape);
-    verify(&planted, &records);
-    drop(planted);
-    let planted = Planted::<Process>::reopen(path);
+    fill(&fixture, &mut records, shape);
+    verify(&fixture, &records);
+    drop(fixture);
+    let fixture = Fixture::<Process>::reopen(path);
     let mut keys = order(&records.keys().cloned().collect::<Vec<_>>());
     while !keys.is_empty() {
         let mut refused = Vec::new();
         for key in &keys {
-            match planted.index.remove(key) {
+            match fixture.index.remove(key) {
                 Ok(is_removed) => assert!(is_removed),
                 Err(error) => {
                     assert!(is_full(&error) && !always, "{max_bytes} bytes, {shape:?}: {error}");
                     refused.push(key.clone());
                 }
             }
-            let is_there = planted.index.get(key).expect("reads").is_some();
+            let is_there = fixture.index.get(key).expect("reads").is_some();
             assert_eq!(is_there, refused.last() == Some(key));
         }
-        check(&planted);
+        check(&fixture);
         // The removes that succeeded make room for the others.
         assert!(refused.len() < keys.len(), "{max_bytes} bytes, {shape:?}: all are refused");
         keys = refused;
     }
-    verify(&planted, &Records::new());
+    verify(&fixture, &Records::new());
     let mut again = Records::new();
-    fill(&planted, &mut again, shape);
+    fill(&fixture, &mut again, shape);
     assert!(again.len() > records.len() / 2, "{} and again {}", records.len(), again.len());
-    verify(&planted, &again);
+    verify(&fixture, &again);
 }
 
 fn fill_and_empty_pools(shape: Shape, always: bool) {
@@ -161,9 +161,9 @@ fn threads_in_a_full_pool_lose_nothing() {
         let options = [Options::default(), small()][round as usize % 2];
         let shape = shape(options, 8, [8, 40][round as usize / 2 % 2]);
         within_bounds(&format!("PANDO_SEED={seed}, round {round}"), move || {
-            let planted = Planted::<Process>::create(&path, LEAST_BYTES, shape.options);
+            let fixture = Fixture::<Process>::create(&path, LEAST_BYTES, shape.options);
             let mut records = Records::new();
-            fill(&planted, &mut records, shape);
+            fill(&fixture, &mut records, shape);
             let work = |thread: u64, mut part: Records| {
                 let keys: Vec<_> = part.keys().cloned().collect();
                 let mut random = Random::new(seed ^ round << 8 ^ thread);
@@ -171,10 +171,10 @@ fn threads_in_a_full_pool_lose_nothing() {
                     let key = random.pick(&keys).clone();
                     let value = vec![turn as u8; shape.value_bytes];
                     let done = match random.one_in(3) {
-                        true => planted.index.remove(&key).map(|removed| {
+                        true => fixture.index.remove(&key).map(|removed| {
                             assert_eq!(removed, part.remove(&key).is_some());
                         }),
-                        false => planted.index.upsert(&key, &value).map(|_| {
+                        false => fixture.index.upsert(&key, &value).map(|_| {
                             part.insert(key, value);
                         }),
                     };
@@ -184,13 +184,13 @@ fn threads_in_a_full_pool_lose_nothing() {
                 part
             };
             let left = in_four_threads(&records, work);
-            verify(&planted, &left);
+            verify(&fixture, &left);
             let mut keys: Vec<_> = left.keys().collect();
             for _ in 0..2 {
-                keys.retain(|key| planted.index.remove(key).is_err());
+                keys.retain(|key| fixture.index.remove(key).is_err());
             }
             assert!(keys.is_empty(), "a remove is refused again and again");
-            verify(&planted, &Records::new());
+            verify(&fixture, &Records::new());
         });
     }
 }

@@ -6,7 +6,7 @@ use pando_pmem::Process;
 use pando_tree::maps::{IndexKind, Tree};
 
 use crate::common::watchdog::within_bounds;
-use crate::common::{Planted, check, dump, key, small, small_plain, value};
+use crate::common::{Fixture, check, dump, key, small, small_plain, value};
 
 /// The order of the removes.
 #[derive(Clone, Copy, Debug)]
@@ -26,19 +26,19 @@ enum Removal {
 fn an_emptied_tree_is_one_leaf() {
     fn empty<K: IndexKind<Options = Options>>(options: Options, removal: Removal) {
         const KEYS: u64 = 1_200;
-        let planted = Planted::<Process, K>::anonymous(options);
+        let fixture = Fixture::<Process, K>::anonymous(options);
         let name = |number: u64| {
             let tail = [&b""[..], b"odd", b"", &[b'k'; 32], b"", &[b'l'; 80], b""];
             [&key(number), tail[(number * 2 % 7) as usize]].concat()
         };
         let insert = |number: u64| {
-            planted.index.upsert(&name(number), &value(number)).expect("writes");
+            fixture.index.upsert(&name(number), &value(number)).expect("writes");
         };
         let remove = |number: u64| {
-            assert!(planted.index.remove(&name(number)).expect("removes"), "key {number}");
+            assert!(fixture.index.remove(&name(number)).expect("removes"), "key {number}");
         };
         (0..KEYS).for_each(|place| insert(place * 89 % KEYS));
-        let shape = || planted.index.audit().expect("audits").stat;
+        let shape = || fixture.index.audit().expect("audits").stat;
         let full = shape();
         assert!(full.height > 2 && full.leaves > 40, "{full:?}");
         match removal {
@@ -71,13 +71,13 @@ fn an_emptied_tree_is_one_leaf() {
             (1, 1, 0),
             "{full:?}, then {left:?}"
         );
-        check(&planted);
+        check(&fixture);
         // The anchor, segments, the leaf.
-        let blocks = planted.index.audit().expect("audits").blocks;
+        let blocks = fixture.index.audit().expect("audits").blocks;
         let others = blocks.iter().filter(|block| block.bytes != 4096).count();
         assert!(others <= 3, "{blocks:?}");
         insert(7);
-        assert_eq!(dump(&planted.index).len(), 1);
+        assert_eq!(dump(&fixture.index).len(), 1);
     }
     let few_children = Options { inner_bytes: 128, ..small() };
     let blocks = Options { chain_deltas: 2, delta_bytes: 0, ..few_children };

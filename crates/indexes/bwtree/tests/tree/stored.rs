@@ -11,12 +11,12 @@ use crate::common::stored::{
     parts_of, put, put_blind, remove, reopened, tree, tree_of, tree_with,
     tree_with_short_page_of_77, write_all, write_until_done, written,
 };
-use crate::common::{Planted, key};
+use crate::common::{Fixture, key};
 
 #[test]
 fn pages_are_written_evicted_loaded_and_restored() {
-    let (planted, source) = tree();
-    let tree = &planted.index;
+    let (fixture, source) = tree();
+    let tree = &fixture.index;
     let changed = pages(tree, PageState::Changed);
     assert!(changed.len() > 10);
     for &page in &changed {
@@ -34,7 +34,7 @@ fn pages_are_written_evicted_loaded_and_restored() {
     assert!(write_all(tree, &source));
     check(&source);
     // Another pool gets the pages.
-    let other = Planted::<Domain, StoredBwTrees>::anonymous(Options::default());
+    let other = Fixture::<Domain, StoredBwTrees>::anonymous(Options::default());
     other.index.connect(Box::new(source.clone())).expect("a tree in a store");
     let numbers: Vec<u32> = source.0.images().keys().copied().collect();
     other.index.restore(numbers).expect("it has the root");
@@ -53,8 +53,8 @@ fn pages_are_written_evicted_loaded_and_restored() {
 #[test]
 fn a_page_is_written_as_deltas() {
     for evicts in [false, true] {
-        let (planted, source) = tree_with_short_page_of_77();
-        let tree = &planted.index;
+        let (fixture, source) = tree_with_short_page_of_77();
+        let tree = &fixture.index;
         let write = || {
             assert!(write_all(tree, &source));
             if evicts {
@@ -88,8 +88,8 @@ fn a_page_is_written_as_deltas() {
 /// changed again, is in the next delta too.
 #[test]
 fn a_delta_has_all_changes_since_the_last_mark() {
-    let (planted, source) = tree_with_short_page_of_77();
-    let tree = &planted.index;
+    let (fixture, source) = tree_with_short_page_of_77();
+    let tree = &fixture.index;
     let changed = change_77(tree, &source);
     let writes = tree.capture((&changed, false), &mut as_it_is, |writes| {
         let writes = writes().expect("the last capture");
@@ -108,8 +108,8 @@ fn a_delta_has_all_changes_since_the_last_mark() {
 #[test]
 fn a_root_that_has_the_chain_of_its_child_is_written_whole() {
     for access in 0.. {
-        let (planted, source) = tree_of(60);
-        let tree = &planted.index;
+        let (fixture, source) = tree_of(60);
+        let tree = &fixture.index;
         assert!(write_all(tree, &source));
         // There is room for one change of structure: the last merge, and not the root's collapse.
         source.0.most_group_bytes.set(170 << 10).expect("set once");
@@ -121,7 +121,7 @@ fn a_root_that_has_the_chain_of_its_child_is_written_whole() {
             }
         }
         assert_eq!(source.0.images().len(), 2, "the root has one child");
-        let (other, kept) = (planted.another_handle(), source.clone());
+        let (other, kept) = (fixture.another_handle(), source.clone());
         let meanwhile = move || {
             write_until_done(&other, &kept);
             put(&other, 0, b"between");
@@ -148,8 +148,8 @@ fn a_root_that_has_the_chain_of_its_child_is_written_whole() {
 /// they are split all the same.
 #[test]
 fn pages_that_are_evicted_before_they_are_consolidated_do_not_grow() {
-    let (planted, source) = tree_of(10);
-    let tree = &planted.index;
+    let (fixture, source) = tree_of(10);
+    let tree = &fixture.index;
     for number in (0..2000).rev() {
         put(tree, number, b"value");
         if number % 2 == 0 {
@@ -168,24 +168,24 @@ fn pages_that_are_evicted_before_they_are_consolidated_do_not_grow() {
 /// evicted by another thread.
 #[test]
 fn a_load_that_was_overtaken_installs_nothing() {
-    let (planted, source) = written();
-    evict_leaves(&planted.index);
-    let (tree, kept) = (planted.index.clone(), source.clone());
+    let (fixture, source) = written();
+    evict_leaves(&fixture.index);
+    let (tree, kept) = (fixture.index.clone(), source.clone());
     let hook = move || {
         put(&tree, 77, b"other");
         assert!(write_all(&tree, &kept));
         evict_leaves(&tree);
     };
     *source.0.after_read.lock().expect("no panic") = Some(Box::new(hook));
-    assert_eq!(get(&planted.index, 77), Some(b"other".to_vec()));
+    assert_eq!(get(&fixture.index, 77), Some(b"other".to_vec()));
 }
 
 /// Between the capture of pages and their place in the order of groups, another thread captures
 /// later states, and writes them.
 #[test]
 fn a_capture_that_was_overtaken_writes_nothing() {
-    let (planted, source) = tree();
-    let tree = &planted.index;
+    let (fixture, source) = tree();
+    let tree = &fixture.index;
     let changed = change_77(tree, &source);
     let (captured, is_empty) = tree
         .capture((&changed, false), &mut as_it_is, |writes| {
@@ -203,8 +203,8 @@ fn a_capture_that_was_overtaken_writes_nothing() {
 /// Between the capture of pages and their place, a page is split: the group would have one half.
 #[test]
 fn a_capture_amid_a_change_of_structure_writes_nothing() {
-    let (planted, source) = tree();
-    let tree = &planted.index;
+    let (fixture, source) = tree();
+    let tree = &fixture.index;
     let changed = change_77(tree, &source);
     let before = pages(tree, PageState::Written).len();
     let (_, is_empty) = tree
@@ -226,8 +226,8 @@ fn a_capture_amid_a_change_of_structure_writes_nothing() {
 /// another capture came between, no page is marked by the earlier one.
 #[test]
 fn a_page_that_changes_after_its_capture_is_not_marked() {
-    let (planted, source) = written();
-    let tree = &planted.index;
+    let (fixture, source) = written();
+    let tree = &fixture.index;
     put(tree, 77, b"other");
     put(tree, 150, b"other");
     let changed = pages(tree, PageState::Changed);
@@ -255,8 +255,8 @@ fn a_page_that_changes_after_its_capture_is_not_marked() {
 /// Images have two records as they were before: their pages are written so, and stay changed.
 #[test]
 fn a_page_whose_image_is_of_an_earlier_time_stays_changed() {
-    let (planted, source) = written();
-    let tree = &planted.index;
+    let (fixture, source) = written();
+    let tree = &fixture.index;
     put(tree, 77, b"second");
     put(tree, 150, b"second");
     put(tree, 1000, b"new");
@@ -321,8 +321,8 @@ impl<F: FnOnce()> Picture for Overtaken<F> {
 /// as of a later time: the earlier picture is not written.
 #[test]
 fn an_earlier_picture_does_not_come_behind_a_later_one() {
-    let (planted, source) = tree_with_short_page_of_77();
-    let tree = &planted.index;
+    let (fixture, source) = tree_with_short_page_of_77();
+    let tree = &fixture.index;
     let changed = change_77(tree, &source);
     let mut picture = Overtaken(Some(|| {
         // Twice: then the page has as many parts as it may have.
@@ -343,8 +343,8 @@ fn an_earlier_picture_does_not_come_behind_a_later_one() {
 /// only a part is there, is not: it would be written as a delta.
 #[test]
 fn a_page_that_is_written_again_has_one_part() {
-    let (planted, source) = tree_with(1024, 200);
-    let tree = &planted.index;
+    let (fixture, source) = tree_with(1024, 200);
+    let tree = &fixture.index;
     assert!(write_all(tree, &source));
     evict_all(tree);
     put(tree, 17, b"second");
@@ -371,8 +371,8 @@ fn a_page_that_is_written_again_has_one_part() {
 /// Pages that lead to what cannot be there, and a page that is not there.
 #[test]
 fn damaged_images_are_errors_that_name_the_page() {
-    let (planted, source) = written();
-    let tree = &planted.index;
+    let (fixture, source) = written();
+    let tree = &fixture.index;
     evict_all(tree);
     let images = source.0.images().clone();
     let leaf = *images.keys().last().expect("pages");
@@ -466,28 +466,28 @@ fn steps_of_another_thread_between_two_accesses() {
             for before in [Before::Changed, Before::Evicted, Before::Partial] {
                 let mut access = 0;
                 for round in 0.. {
-                    let (planted, source) = tree_of(60);
-                    write_until_done(&planted.index, &source);
+                    let (fixture, source) = tree_of(60);
+                    write_until_done(&fixture.index, &source);
                     match before {
-                        Before::Changed => put(&planted.index, 33, b"changed"),
-                        Before::Evicted => evict_all(&planted.index),
+                        Before::Changed => put(&fixture.index, 33, b"changed"),
+                        Before::Evicted => evict_all(&fixture.index),
                         Before::Partial => {
-                            evict_leaves(&planted.index);
+                            evict_leaves(&fixture.index);
                             [16, 19, 33]
                                 .into_iter()
-                                .for_each(|number| put_blind(&planted.index, number, b"first"));
+                                .for_each(|number| put_blind(&fixture.index, number, b"first"));
                         }
                     }
-                    let (tree, kept) = (planted.another_handle(), source.clone());
+                    let (tree, kept) = (fixture.another_handle(), source.clone());
                     let meanwhile = move || other(&tree, &kept);
-                    let is_within = between(access, meanwhile, || step(&planted.index, &source));
+                    let is_within = between(access, meanwhile, || step(&fixture.index, &source));
                     let what = format!("{before:?}: {name}, before access {access}: {other_name}");
-                    write_until_done(&planted.index, &source);
+                    write_until_done(&fixture.index, &source);
                     check(&source);
-                    let found = dump(&planted.index);
+                    let found = dump(&fixture.index);
                     assert!(reopened(&source) == found, "{what}: the store has other records");
-                    evict_all(&planted.index);
-                    assert!(dump(&planted.index) == found, "{what}: other records were loaded");
+                    evict_all(&fixture.index);
+                    assert!(dump(&fixture.index) == found, "{what}: other records were loaded");
                     if !is_within {
                         break;
                     }

@@ -175,7 +175,7 @@ mod tests {
     use pando_index::RangeIndex;
     use pando_pmem::Process;
     use pando_tree::maps::Tree;
-    use pando_tree::testing::Planted;
+    use pando_tree::testing::Fixture;
 
     use super::*;
     use crate::index::BzTrees;
@@ -184,7 +184,7 @@ mod tests {
     #[test]
     fn a_load_in_the_order_of_keys_fills_its_leaves() {
         for value_bytes in [8, 30] {
-            let tree = Planted::<Process, BzTrees>::anonymous(Options::default()).index;
+            let tree = Fixture::<Process, BzTrees>::anonymous(Options::default()).index;
             let records: Vec<_> =
                 (0..6_000_u64).map(|number| (number.to_be_bytes(), vec![1; value_bytes])).collect();
             let lent: Vec<Record<'_>> =
@@ -207,7 +207,7 @@ mod tests {
     #[test]
     fn a_leaf_before_runs_is_split() {
         let options = Options { leaf_bytes: 512, free_bytes: 128, ..Options::default() };
-        let tree = Planted::<Process, BzTrees>::anonymous(options).index;
+        let tree = Fixture::<Process, BzTrees>::anonymous(options).index;
         let mut largest = 0;
         for round in 0..300_u64 {
             for low in round * 5..round * 5 + 5 {
@@ -228,7 +228,7 @@ mod tests {
     /// Short runs share leaves.
     #[test]
     fn short_runs_leave_no_small_leaves() {
-        let tree = Planted::<Process, BzTrees>::anonymous(Options::default()).index;
+        let tree = Fixture::<Process, BzTrees>::anonymous(Options::default()).index;
         for from in (0..4_000_u64).step_by(8) {
             let run: Vec<_> = (from..from + 8).map(u64::to_be_bytes).collect();
             let lent: Vec<Record<'_>> = run.iter().map(|key| (&key[..], &[1; 8][..])).collect();

@@ -223,7 +223,7 @@ mod tests {
     use pando_index::RangeIndex;
     use pando_pmem::Process;
     use pando_pmem::testing::refusal::{Resource, refuse};
-    use pando_tree::testing::Planted;
+    use pando_tree::testing::Fixture;
 
     use super::*;
     use crate::index::BzTrees;
@@ -239,7 +239,7 @@ mod tests {
             numbers: Numbers::Sorted,
             ..Options::default()
         };
-        Planted::<Process, BzTrees>::anonymous(options).index
+        Fixture::<Process, BzTrees>::anonymous(options).index
     }
 
     /// Otherwise two operations in a full pool could for ever close each other's leaf, or the leaf
@@ -303,7 +303,7 @@ mod tests {
 
     fn check_changes_of_a_closed_leaf(count: u64) {
         let options = Options { numbers: Numbers::Ranged, ..Options::default() };
-        let tree = Planted::<Process, BzTrees>::anonymous(options).index;
+        let tree = Fixture::<Process, BzTrees>::anonymous(options).index;
         let key = |number: u64| (number << 20).to_be_bytes();
         for number in 0..count {
             tree.insert(&key(number), &[1; 8]).expect("room");

@@ -15,7 +15,7 @@ use std::path::PathBuf;
 
 use crate::common::scenario::{self, Answer, Op, Scenario, inline, long, pointed, short};
 use crate::common::watchdog::seed;
-use crate::common::{Planted, Records, abandon, check, dump, folder, folder_and_pool, small_nodes};
+use crate::common::{Fixture, Records, abandon, check, dump, folder, folder_and_pool, small_nodes};
 use pando_bztree::{BzTree, BzTrees};
 use pando_index::Error;
 use pando_index::random::Random;
@@ -28,8 +28,6 @@ const MAX_BYTES: u64 = 16 << 20;
 const COUNTS: [u64; 2] = [1, u64::MAX];
 
 const NO_DESCRIPTOR: &str = "no descriptor";
-
-type Planting = Planted<Process>;
 
 /// Sets which requests are refused.
 fn named(resource: Resource, granted: u64, count: u64) -> String {
@@ -73,9 +71,9 @@ impl<'scenario> Trial<'scenario> {
     fn of(scenario: &'scenario Scenario) -> Self {
         let folder = folder();
         let path = folder.path().join("prepared");
-        let planted = Planted::<Process>::create(&path, MAX_BYTES, scenario.options);
-        scenario.prepare(&planted.index);
-        check(&planted);
+        let fixture = Fixture::<Process>::create(&path, MAX_BYTES, scenario.options);
+        scenario.prepare(&fixture.index);
+        check(&fixture);
         let (before, after, answer) = scenario.expected();
         Self { scenario, before, after, answer, folder, failures: 0 }
     }
@@ -84,14 +82,14 @@ impl<'scenario> Trial<'scenario> {
         self.folder.path().join("pool")
     }
 
-    fn fresh(&self) -> Planting {
+    fn fresh(&self) -> Fixture<Process> {
         let (prepared, path) = (self.folder.path().join("prepared"), self.path());
         std::fs::copy(prepared, &path).expect("room in the temporary folder");
-        Planted::reopen(&path)
+        Fixture::reopen(&path)
     }
 
     /// Checks that the outcome is all or nothing, and the tree is consistent.
-    fn judge(&mut self, planted: &Planting, outcome: Result<Answer, Error>, label: &str) {
+    fn judge(&mut self, fixture: &Fixture<Process>, outcome: Result<Answer, Error>, label: &str) {
         let expected = match outcome {
             Ok(answer) => {
                 assert_eq!(answer, self.answer, "{label}");
@@ -103,43 +101,47 @@ impl<'scenario> Trial<'scenario> {
                 &self.before
             }
         };
-        check(planted);
-        assert!(dump(&planted.index) == *expected, "{label}: neither all nor nothing");
+        check(fixture);
+        assert!(dump(&fixture.index) == *expected, "{label}: neither all nor nothing");
     }
 
     /// Checks that the operation succeeds now, if it has not succeeded yet.
-    fn finish(&self, planted: &Planting, label: &str) {
-        if dump(&planted.index) == self.before {
-            assert_eq!(self.scenario.act.run(&planted.index), self.answer, "{label}");
+    fn finish(&self, fixture: &Fixture<Process>, label: &str) {
+        if dump(&fixture.index) == self.before {
+            assert_eq!(self.scenario.act.run(&fixture.index), self.answer, "{label}");
         }
-        check(planted);
-        assert!(dump(&planted.index) == self.after, "{label}: after a second attempt");
+        check(fixture);
+        assert!(dump(&fixture.index) == self.after, "{label}: after a second attempt");
     }
 
     /// Runs the operation by `attempt` on a fresh tree, then finishes it at once, after a clean
     /// close, or after a crash.
-    fn run(&mut self, label: &str, attempt: impl Fn(&Planting, &Op) -> Result<Answer, Error>) {
+    fn run(
+        &mut self,
+        label: &str,
+        attempt: impl Fn(&Fixture<Process>, &Op) -> Result<Answer, Error>,
+    ) {
         for ending in ["at once", "after a close", "after a crash"] {
             let label = format!("{}, {label}, {ending}", self.scenario.name);
-            let planted = self.fresh();
-            let outcome = attempt(&planted, &self.scenario.act);
+            let fixture = self.fresh();
+            let outcome = attempt(&fixture, &self.scenario.act);
             let is_delete = matches!(self.scenario.act, Op::Remove(_));
             if let (true, Err(error)) = (is_delete && !label.contains(NO_DESCRIPTOR), &outcome) {
                 panic!("{label}: a delete was refused: {error}");
             }
-            self.judge(&planted, outcome, &label);
-            let planted = match ending {
-                "at once" => planted,
+            self.judge(&fixture, outcome, &label);
+            let fixture = match ending {
+                "at once" => fixture,
                 "after a close" => {
-                    drop(planted);
-                    Planted::reopen(&self.path())
+                    drop(fixture);
+                    Fixture::reopen(&self.path())
                 }
                 _ => {
-                    abandon(planted);
-                    Planted::reopen(&self.path())
+                    abandon(fixture);
+                    Fixture::reopen(&self.path())
                 }
             };
-            self.finish(&planted, &label);
+            self.finish(&fixture, &label);
         }
     }
 
@@ -149,11 +151,11 @@ impl<'scenario> Trial<'scenario> {
         for count in COUNTS {
             for granted in 0.. {
                 let was_refused = Cell::new(false);
-                self.run(&named(resource, granted, count), |planted, act| {
-                    let guard = planted.pool.pin().expect("a slot");
+                self.run(&named(resource, granted, count), |fixture, act| {
+                    let guard = fixture.pool.pin().expect("a slot");
                     let _room = full.then(|| take_all_room(&guard));
                     let (outcome, refused) =
-                        refuse(resource, granted, count, || act.try_run(&planted.index));
+                        refuse(resource, granted, count, || act.try_run(&fixture.index));
                     was_refused.set(refused);
                     outcome
                 });
@@ -166,12 +168,12 @@ impl<'scenario> Trial<'scenario> {
 
     /// Runs the operation while this thread holds every descriptor.
     fn refuse_descriptors(&mut self) {
-        self.run(NO_DESCRIPTOR, |planted, act| {
-            let guard = planted.pool.pin().expect("a slot");
-            let catalog = &planted.index.catalog;
+        self.run(NO_DESCRIPTOR, |fixture, act| {
+            let guard = fixture.pool.pin().expect("a slot");
+            let catalog = &fixture.index.catalog;
             let held: Vec<_> = std::iter::from_fn(|| catalog.allocate(&guard).ok()).collect();
             assert!(!held.is_empty());
-            act.try_run(&planted.index)
+            act.try_run(&fixture.index)
         });
     }
 }
@@ -204,7 +206,7 @@ fn a_long_run_with_refusals_loses_nothing() {
     let seed = seed("a long run with refusals");
     for (round, key) in [short as fn(u64) -> Vec<u8>, long].into_iter().enumerate() {
         let (_folder, path) = folder_and_pool();
-        let mut planted = Planted::<Process>::create(&path, MAX_BYTES, small_nodes());
+        let mut fixture = Fixture::<Process>::create(&path, MAX_BYTES, small_nodes());
         let mut random = Random::new(seed ^ round as u64);
         let mut records = Records::new();
         let mut failures = 0;
@@ -219,7 +221,7 @@ fn a_long_run_with_refusals_loses_nothing() {
                 _ => Op::Upsert(key, value),
             };
             let (granted, count) = (random.below(4), COUNTS[random.below(2) as usize]);
-            let attempt = || op.try_run(&planted.index);
+            let attempt = || op.try_run(&fixture.index);
             match refuse(Resource::Block, granted, count, attempt).0 {
                 Ok(answer) => assert_eq!(answer, op.apply(&mut records), "turn {turn}"),
                 Err(error) => {
@@ -229,17 +231,17 @@ fn a_long_run_with_refusals_loses_nothing() {
                 }
             }
             if turn % 1_000 == 0 {
-                check(&planted);
-                assert!(dump(&planted.index) == records, "turn {turn}");
+                check(&fixture);
+                assert!(dump(&fixture.index) == records, "turn {turn}");
                 match random.below(2) {
-                    0 => abandon(planted),
-                    _ => drop(planted),
+                    0 => abandon(fixture),
+                    _ => drop(fixture),
                 }
-                planted = Planted::reopen(&path);
+                fixture = Fixture::reopen(&path);
             }
         }
-        check(&planted);
-        assert!(dump(&planted.index) == records);
+        check(&fixture);
+        assert!(dump(&fixture.index) == records);
         println!("{failures} failures, {} records at last", records.len());
     }
 }
@@ -248,9 +250,9 @@ fn a_long_run_with_refusals_loses_nothing() {
 /// then without refusals, if it failed. `is_done` says after each attempt whether the change is
 /// there.
 fn fail_catalog_change(
-    prepare: impl Fn(&Planting),
-    change: impl Fn(&Planting) -> Result<(), Box<dyn std::error::Error>>,
-    is_done: impl Fn(&Planting) -> bool,
+    prepare: impl Fn(&Fixture<Process>),
+    change: impl Fn(&Fixture<Process>) -> Result<(), Box<dyn std::error::Error>>,
+    is_done: impl Fn(&Fixture<Process>) -> bool,
 ) {
     let (_folder, path) = folder_and_pool();
     let both = [Resource::Block, Resource::FileRoom];
@@ -258,31 +260,31 @@ fn fail_catalog_change(
     for (resource, count) in both.into_iter().flat_map(|one| COUNTS.map(|count| (one, count))) {
         for granted in 0.. {
             let label = named(resource, granted, count);
-            let planted = Planted::<Process>::create(&path, MAX_BYTES, small_nodes());
+            let fixture = Fixture::<Process>::create(&path, MAX_BYTES, small_nodes());
             for op in scenario::inserts(50, long, pointed) {
-                op.run(&planted.index);
+                op.run(&fixture.index);
             }
-            let bystander = dump(&planted.index);
-            prepare(&planted);
-            let guard = planted.pool.pin().expect("a slot");
+            let bystander = dump(&fixture.index);
+            prepare(&fixture);
+            let guard = fixture.pool.pin().expect("a slot");
             let room = (resource == Resource::FileRoom).then(|| take_all_room(&guard));
-            let (outcome, was_refused) = refuse(resource, granted, count, || change(&planted));
+            let (outcome, was_refused) = refuse(resource, granted, count, || change(&fixture));
             drop(room);
             drop(guard);
             assert!(was_refused || outcome.is_ok(), "{label}: {outcome:?}");
-            check(&planted);
-            assert_eq!(is_done(&planted), outcome.is_ok(), "{label}: {outcome:?}");
-            abandon(planted);
-            let planted = Planted::<Process>::reopen(&path);
-            check(&planted);
-            assert_eq!(is_done(&planted), outcome.is_ok(), "{label}: {outcome:?}");
+            check(&fixture);
+            assert_eq!(is_done(&fixture), outcome.is_ok(), "{label}: {outcome:?}");
+            abandon(fixture);
+            let fixture = Fixture::<Process>::reopen(&path);
+            check(&fixture);
+            assert_eq!(is_done(&fixture), outcome.is_ok(), "{label}: {outcome:?}");
             if outcome.is_err() {
-                change(&planted).unwrap_or_else(|error| panic!("{label}, again: {error}"));
+                change(&fixture).unwrap_or_else(|error| panic!("{label}, again: {error}"));
             }
-            check(&planted);
-            assert!(is_done(&planted), "{label}");
-            assert!(dump(&planted.index) == bystander, "{label}: the other map's records");
-            drop(planted);
+            check(&fixture);
+            assert!(is_done(&fixture), "{label}");
+            assert!(dump(&fixture.index) == bystander, "{label}: the other map's records");
+            drop(fixture);
             std::fs::remove_file(&path).expect("removes the pool");
             failures += u64::from(outcome.is_err());
             if !was_refused {
@@ -295,36 +297,36 @@ fn fail_catalog_change(
 
 const OTHER: &str = "other";
 
-fn find_other(planted: &Planting) -> Option<(MapEntry, BzTree<Process>)> {
-    let guard = planted.pool.pin().expect("a slot");
-    let catalog = &planted.index.catalog;
+fn find_other(fixture: &Fixture<Process>) -> Option<(MapEntry, BzTree<Process>)> {
+    let guard = fixture.pool.pin().expect("a slot");
+    let catalog = &fixture.index.catalog;
     let entry = catalog.find_map(&guard, OTHER).ok()??;
     let tree = catalog.open_entry::<BzTrees>(&entry).expect("an undamaged map");
     Some((entry, tree))
 }
 
-fn create_other(planted: &Planting) -> Result<(), Box<dyn std::error::Error>> {
-    planted.index.catalog.find_or_create_index::<BzTrees>(OTHER, small_nodes())?;
+fn create_other(fixture: &Fixture<Process>) -> Result<(), Box<dyn std::error::Error>> {
+    fixture.index.catalog.find_or_create_index::<BzTrees>(OTHER, small_nodes())?;
     Ok(())
 }
 
 #[test]
 fn every_allocation_of_creating_a_map_fails() {
-    fail_catalog_change(|_| {}, create_other, |planted| find_other(planted).is_some());
+    fail_catalog_change(|_| {}, create_other, |fixture| find_other(fixture).is_some());
 }
 
 #[test]
 fn every_allocation_of_dropping_a_map_fails() {
-    let fill = |planted: &Planting| {
-        create_other(planted).expect("creates");
-        let (_, tree) = find_other(planted).expect("the map");
+    let fill = |fixture: &Fixture<Process>| {
+        create_other(fixture).expect("creates");
+        let (_, tree) = find_other(fixture).expect("the map");
         for op in scenario::inserts(60, long, pointed) {
             op.run(&tree);
         }
     };
-    let drop_other = |planted: &Planting| {
-        let (entry, _) = find_other(planted).expect("the map");
-        Ok(planted.index.catalog.drop_index::<BzTrees>(&entry)?)
+    let drop_other = |fixture: &Fixture<Process>| {
+        let (entry, _) = find_other(fixture).expect("the map");
+        Ok(fixture.index.catalog.drop_index::<BzTrees>(&entry)?)
     };
-    fail_catalog_change(fill, drop_other, |planted| find_other(planted).is_none());
+    fail_catalog_change(fill, drop_other, |fixture| find_other(fixture).is_none());
 }

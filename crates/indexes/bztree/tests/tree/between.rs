@@ -11,7 +11,7 @@ use pando_tree::maps::Tree;
 use pando_tree::testing::{one_in, rewritten_under_scans};
 
 use crate::common::watchdog::within_bounds;
-use crate::common::{Planted, Records, dump, folder_and_pool, small_nodes};
+use crate::common::{Fixture, Records, dump, folder_and_pool, small_nodes};
 
 /// Longer than a value inside a leaf.
 const LONG_BYTES: usize = 40;
@@ -29,7 +29,7 @@ fn few_records() -> Options {
 }
 
 fn one(options: Options, there: &[Act], act: Act, others: &[Act], access: u64) -> bool {
-    one_in::<BzTrees>(Planted::anonymous(options), there, act, others, access)
+    one_in::<BzTrees>(Fixture::anonymous(options), there, act, others, access)
 }
 
 /// In trees with values of both modes, and with range leaves, within bounds.
@@ -136,15 +136,15 @@ fn a_record_that_goes_while_its_leaf_is_swept() {
         let mut access = 0;
         loop {
             let (_folder, path) = folder_and_pool();
-            let planted = Planted::<CutShort<true>>::create(&path, 1 << 20, Options::default());
-            let tree = &planted.index;
+            let fixture = Fixture::<CutShort<true>>::create(&path, 1 << 20, Options::default());
+            let tree = &fixture.index;
             for number in 0..LEFT * 3 {
                 tree.insert(&[number], &[number; 50]).expect("inserts");
             }
             for number in LEFT..LEFT * 3 {
                 assert!(tree.remove(&[number]).expect("removes"));
             }
-            fill_all_but(&planted, 1000);
+            fill_all_but(&fixture, 1000);
             let before = tree.audit().expect("audits").stat.leaf_bytes;
             let handle = tree.clone();
             let remove = move || assert!(handle.remove(&[1]).expect("removes are not refused"));
@@ -168,8 +168,8 @@ fn a_record_that_goes_while_its_leaf_is_swept() {
 const LEFT: u8 = 6;
 
 /// Fills the pool by another tree, except for the room of one value of so many bytes.
-fn fill_all_but(planted: &Planted<CutShort<true>>, bytes: usize) {
-    let other = planted
+fn fill_all_but(fixture: &Fixture<CutShort<true>>, bytes: usize) {
+    let other = fixture
         .catalog
         .find_or_create_index::<BzTrees>("other", Options::default())
         .expect("a map");
@@ -202,8 +202,8 @@ fn runs_of_records_amid_writes_to_their_leaf() {
             [0, 3, 6, 40].into_iter().flat_map(|there| others.map(|others| (there, others)))
         {
             for access in (0..).step_by(3) {
-                let planted = Planted::<CutShort<true>>::anonymous(few_records());
-                let tree = &planted.index;
+                let fixture = Fixture::<CutShort<true>>::anonymous(few_records());
+                let tree = &fixture.index;
                 for act in inserts(0..there) {
                     between_acts::run(tree, act);
                 }

@@ -1,6 +1,6 @@
 //! The conformance suite, over both persistence domains, both value modes and both kinds of leaves.
 
-use crate::common::{Planted, small_nodes, small_ranges};
+use crate::common::{Fixture, small_nodes, small_ranges};
 use pando_bztree::{Numbers, Options, ValueMode};
 use pando_pmem::{Adr, Process};
 
@@ -13,10 +13,10 @@ fn sorted() -> Options {
 }
 
 pando_index::conformance_suite! {
-    defaults => || Planted::<Process>::anonymous(Options::default());
-    sorted => || Planted::<Process>::anonymous(sorted());
-    adr_ranged => || Planted::<Adr>::in_file(small_ranges());
-    pointers => || Planted::<Process>::anonymous(pointers());
-    process => || Planted::<Process>::in_file(small_nodes());
-    adr => || Planted::<Adr>::in_file(small_nodes());
+    defaults => || Fixture::<Process>::anonymous(Options::default());
+    sorted => || Fixture::<Process>::anonymous(sorted());
+    adr_ranged => || Fixture::<Adr>::in_file(small_ranges());
+    pointers => || Fixture::<Process>::anonymous(pointers());
+    process => || Fixture::<Process>::in_file(small_nodes());
+    adr => || Fixture::<Adr>::in_file(small_nodes());
 }

@@ -15,7 +15,7 @@ use pando_tree::maps::KnownKind;
 
 use crate::common::scenario::{self, Answer, Op, Scenario};
 use crate::common::watchdog::seed;
-use crate::common::{NAME, Planted, Records, abandon, check, dump, folder};
+use crate::common::{Fixture, NAME, Records, abandon, check, dump, folder};
 use pando_bztree::BzTrees;
 use pando_index::random::Random;
 use pando_pmem::Domain;
@@ -56,9 +56,9 @@ impl<'scenario> Crash<'scenario> {
     }
 
     /// Checks that the tree is consistent and has its records from before or after.
-    fn verify<D: Domain>(&self, planted: &Planted<D>, label: &str) {
-        check(planted);
-        let found = dump(&planted.index);
+    fn verify<D: Domain>(&self, fixture: &Fixture<D>, label: &str) {
+        check(fixture);
+        let found = dump(&fixture.index);
         let name = self.scenario.name;
         assert!(
             found == self.before || found == self.after,
@@ -71,38 +71,38 @@ impl<'scenario> Crash<'scenario> {
 
     /// Checks that the tree works: the operation can be finished, and neighbours are inserted and
     /// removed.
-    fn use_it<D: Domain>(&self, planted: &Planted<D>, label: &str) {
+    fn use_it<D: Domain>(&self, fixture: &Fixture<D>, label: &str) {
         let name = self.scenario.name;
-        if self.answer == Answer::Done && dump(&planted.index) == self.before {
-            assert_eq!(self.scenario.act.run(&planted.index), Answer::Done, "{name}, {label}");
+        if self.answer == Answer::Done && dump(&fixture.index) == self.before {
+            assert_eq!(self.scenario.act.run(&fixture.index), Answer::Done, "{name}, {label}");
         }
-        assert!(dump(&planted.index) == self.after, "{name}, {label}: after a second attempt");
+        assert!(dump(&fixture.index) == self.after, "{name}, {label}: after a second attempt");
         let near = |key: &Vec<u8>| [key.as_slice(), b"~"].concat();
         let sample = self.after.keys().step_by(self.after.len() / 12 + 1);
         let acted = self.scenario.act.key().to_vec();
         let keys: BTreeSet<_> = sample.chain([&acted]).map(near).collect();
         for (index, key) in keys.iter().enumerate() {
             let value = if index % 2 == 0 { scenario::inline(9) } else { scenario::pointed(9) };
-            assert_eq!(Op::Insert(key.clone(), value).run(&planted.index), Answer::Done);
+            assert_eq!(Op::Insert(key.clone(), value).run(&fixture.index), Answer::Done);
         }
-        assert_eq!(dump(&planted.index).len(), self.after.len() + keys.len(), "{name}, {label}");
+        assert_eq!(dump(&fixture.index).len(), self.after.len() + keys.len(), "{name}, {label}");
         for key in &keys {
             assert_eq!(
-                Op::Remove(key.clone()).run(&planted.index),
+                Op::Remove(key.clone()).run(&fixture.index),
                 Answer::Done,
                 "{name}, {label}"
             );
         }
-        assert!(dump(&planted.index) == self.after, "{name}, {label}: after use");
-        check(planted);
+        assert!(dump(&fixture.index) == self.after, "{name}, {label}: after use");
+        check(fixture);
     }
 
     /// Runs the operation on the pool at `path` and kills it after `writes`; returns whether it
     /// finished.
     fn cut<D: Domain>(&self, path: &Path, writes: u64) -> bool {
-        let planted = Planted::<D>::reopen(path);
-        let ended = kill_after(writes, || self.scenario.act.run(&planted.index));
-        abandon(planted);
+        let fixture = Fixture::<D>::reopen(path);
+        let ended = kill_after(writes, || self.scenario.act.run(&fixture.index));
+        abandon(fixture);
         match ended {
             Some(answer) => {
                 assert_eq!(answer, self.answer, "{}: the operation's answer", self.scenario.name);
@@ -119,13 +119,13 @@ impl<'scenario> Crash<'scenario> {
         let mut writes = 0;
         loop {
             duplicate(crashed, copy);
-            let opened = kill_after(writes, || Planted::<D>::reopen(copy));
+            let opened = kill_after(writes, || Fixture::<D>::reopen(copy));
             let finished = opened.is_some();
-            if let Some(planted) = opened {
-                abandon(planted);
+            if let Some(fixture) = opened {
+                abandon(fixture);
             }
             self.verify(
-                &Planted::<D>::reopen(copy),
+                &Fixture::<D>::reopen(copy),
                 &format!("recovery killed before write {writes}"),
             );
             if finished {
@@ -135,9 +135,9 @@ impl<'scenario> Crash<'scenario> {
         }
         duplicate(crashed, copy);
         for budget in 0..=writes {
-            if let Some(planted) = kill_after(budget, || Planted::<D>::reopen(copy)) {
-                self.verify(&planted, "recovery killed again and again");
-                self.use_it(&planted, "recovery killed again and again");
+            if let Some(fixture) = kill_after(budget, || Fixture::<D>::reopen(copy)) {
+                self.verify(&fixture, "recovery killed again and again");
+                self.use_it(&fixture, "recovery killed again and again");
                 return writes;
             }
         }
@@ -156,10 +156,10 @@ fn explore<D: Domain>(scenario: &Scenario, random: &mut Random) -> Cuts {
     let crash = Crash::of(scenario);
     let folder = folder();
     let prepared = folder.path().join("prepared");
-    let planted = Planted::<D>::create(&prepared, MAX_BYTES, scenario.options);
-    scenario.prepare(&planted.index);
-    check(&planted);
-    drop(planted);
+    let fixture = Fixture::<D>::create(&prepared, MAX_BYTES, scenario.options);
+    scenario.prepare(&fixture.index);
+    check(&fixture);
+    drop(fixture);
     let (path, copy) = (folder.path().join("crashed"), folder.path().join("copy"));
     let mut cuts = Cuts::default();
     for writes in 0.. {
@@ -171,25 +171,25 @@ fn explore<D: Domain>(scenario: &Scenario, random: &mut Random) -> Cuts {
         }
         if writes % AGAIN_EVERY == 1 && crash.answer == Answer::Done && !finished {
             duplicate(&path, &copy);
-            let planted = Planted::<D>::reopen(&copy);
-            let done = dump(&planted.index) == crash.after;
+            let fixture = Fixture::<D>::reopen(&copy);
+            let done = dump(&fixture.index) == crash.after;
             let limit = random.below(writes + 20);
             if !done {
-                let _ = kill_after(limit, || scenario.act.run(&planted.index));
+                let _ = kill_after(limit, || scenario.act.run(&fixture.index));
                 cuts.again += 1;
             }
-            abandon(planted);
-            let planted = Planted::<D>::reopen(&copy);
+            abandon(fixture);
+            let fixture = Fixture::<D>::reopen(&copy);
             let label = format!("{label}, then before write {limit}");
-            crash.verify(&planted, &label);
-            crash.use_it(&planted, &label);
+            crash.verify(&fixture, &label);
+            crash.use_it(&fixture, &label);
         }
-        let planted = Planted::<D>::reopen(&path);
-        crash.verify(&planted, &label);
+        let fixture = Fixture::<D>::reopen(&path);
+        crash.verify(&fixture, &label);
         if finished {
-            assert!(dump(&planted.index) == crash.after, "{}: finished, and lost", scenario.name);
+            assert!(dump(&fixture.index) == crash.after, "{}: finished, and lost", scenario.name);
         }
-        crash.use_it(&planted, &label);
+        crash.use_it(&fixture, &label);
         if finished {
             break;
         }
@@ -231,14 +231,14 @@ fn explore_dead_process(scenario: &Scenario, random: &mut Random) -> u64 {
     let crash = Crash::of(scenario);
     let folder = folder();
     let prepared = folder.path().join("prepared");
-    let planted = Planted::<CutShort>::create(&prepared, MAX_BYTES, scenario.options);
-    scenario.prepare(&planted.index);
-    drop(planted);
+    let fixture = Fixture::<CutShort>::create(&prepared, MAX_BYTES, scenario.options);
+    scenario.prepare(&fixture.index);
+    drop(fixture);
     let path = folder.path().join("shared");
     let (mut writes, mut deaths) = (random.below(12), 0);
     loop {
         duplicate(&prepared, &path);
-        let live = Planted::<CutShort>::share(&path);
+        let live = Fixture::<CutShort>::share(&path);
         let (act, answer) = (scenario.act.clone(), crash.answer);
         let died = dies_after::<CutShort, BzTrees>(&path, writes, move |tree| {
             assert_eq!(act.run(tree), answer);
@@ -251,7 +251,7 @@ fn explore_dead_process(scenario: &Scenario, random: &mut Random) -> u64 {
         assert!(died || found == crash.after, "{}: done, and lost", scenario.name);
         crash.use_it(&live, &label);
         drop(live);
-        check(&Planted::<CutShort>::reopen(&path));
+        check(&Fixture::<CutShort>::reopen(&path));
         if !died {
             return deaths;
         }
@@ -302,16 +302,16 @@ fn a_crash_at_every_write_of_creating_a_tree() {
     let mut cuts = 0;
     loop {
         duplicate(&empty, &path);
-        let created = kill_after(cuts, || Planted::<CutShort>::reopen(&path));
+        let created = kill_after(cuts, || Fixture::<CutShort>::reopen(&path));
         let finished = created.is_some();
-        if let Some(planted) = created {
-            abandon(planted);
+        if let Some(fixture) = created {
+            abandon(fixture);
         }
-        let planted = Planted::<CutShort>::reopen(&path);
-        check(&planted);
-        assert_eq!(dump(&planted.index), Records::new());
-        assert_eq!(Op::Insert(b"key".into(), b"value".into()).run(&planted.index), Answer::Done);
-        check(&planted);
+        let fixture = Fixture::<CutShort>::reopen(&path);
+        check(&fixture);
+        assert_eq!(dump(&fixture.index), Records::new());
+        assert_eq!(Op::Insert(b"key".into(), b"value".into()).run(&fixture.index), Answer::Done);
+        check(&fixture);
         if finished {
             break;
         }
@@ -321,9 +321,9 @@ fn a_crash_at_every_write_of_creating_a_tree() {
 }
 
 /// Continues with a map that was dropped when its thread was interrupted.
-fn free_dropped(planted: &Planted<CutShort>) {
-    let catalog = &planted.index.catalog;
-    let dropped = catalog.dropped_maps(&planted.pool.pin().expect("a slot"));
+fn free_dropped(fixture: &Fixture<CutShort>) {
+    let catalog = &fixture.index.catalog;
+    let dropped = catalog.dropped_maps(&fixture.pool.pin().expect("a slot"));
     for entry in dropped {
         if entry.header.is_ok() {
             catalog.free_map(&KnownKind::of::<BzTrees>(), &entry, &|| false).expect("is freed");
@@ -338,33 +338,33 @@ fn free_dropped(planted: &Planted<CutShort>) {
 fn a_crash_at_every_write_of_dropping_a_tree() {
     let folder = folder();
     let (full, path) = (folder.path().join("full"), folder.path().join("crashed"));
-    let planted = Planted::<CutShort>::create(&full, MAX_BYTES, crate::common::small_nodes());
+    let fixture = Fixture::<CutShort>::create(&full, MAX_BYTES, crate::common::small_nodes());
     for op in scenario::inserts_then_removes(30, scenario::long, scenario::pointed, true) {
         if let Op::Insert(..) = op {
-            op.run(&planted.index);
+            op.run(&fixture.index);
         }
     }
-    let before = dump(&planted.index);
-    drop(planted);
+    let before = dump(&fixture.index);
+    drop(fixture);
     let mut cuts = 0;
     loop {
         duplicate(&full, &path);
-        let planted = Planted::<CutShort>::reopen(&path);
+        let fixture = Fixture::<CutShort>::reopen(&path);
         let dropped = kill_after(cuts, || {
-            let guard = planted.pool.pin().expect("a slot");
+            let guard = fixture.pool.pin().expect("a slot");
             let entry =
-                planted.index.catalog.find_map(&guard, NAME).expect("a catalog").expect("the map");
-            planted.index.catalog.drop_index::<BzTrees>(&entry).expect("drops");
+                fixture.index.catalog.find_map(&guard, NAME).expect("a catalog").expect("the map");
+            fixture.index.catalog.drop_index::<BzTrees>(&entry).expect("drops");
         });
-        abandon(planted);
+        abandon(fixture);
         // If the tree was dropped, it is created again.
-        let planted = Planted::<CutShort>::reopen(&path);
-        free_dropped(&planted);
-        check(&planted);
-        let left = dump(&planted.index);
+        let fixture = Fixture::<CutShort>::reopen(&path);
+        free_dropped(&fixture);
+        check(&fixture);
+        let left = dump(&fixture.index);
         assert!(left.iter().all(|(key, value)| before.get(key) == Some(value)));
-        assert_eq!(Op::Upsert(b"key".into(), b"value".into()).run(&planted.index), Answer::Done);
-        check(&planted);
+        assert_eq!(Op::Upsert(b"key".into(), b"value".into()).run(&fixture.index), Answer::Done);
+        check(&fixture);
         if dropped.is_some() {
             assert!(left.is_empty());
             break;
@@ -378,9 +378,9 @@ fn a_crash_at_every_write_of_dropping_a_tree() {
 #[test]
 fn a_kill_comes_at_the_write_that_was_asked_for() {
     let scenario = &scenario::operations()[0];
-    let planted = crate::common::Planted::<CutShort>::anonymous(scenario.options);
-    scenario.prepare(&planted.index);
-    let (killed, writes) = count_writes(|| kill_after(3, || scenario.act.run(&planted.index)));
+    let fixture = crate::common::Fixture::<CutShort>::anonymous(scenario.options);
+    scenario.prepare(&fixture.index);
+    let (killed, writes) = count_writes(|| kill_after(3, || scenario.act.run(&fixture.index)));
     assert_eq!(killed, None);
     assert!(writes >= 4, "three writes, and the one that did not take place: {writes}");
 }

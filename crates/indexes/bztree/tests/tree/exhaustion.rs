@@ -12,7 +12,7 @@ use pando_tree::testing::{in_four_threads, is_full};
 
 use crate::common::scenario::{Answer, Op, inline, long, pointed, short};
 use crate::common::watchdog::{seed, within_bounds};
-use crate::common::{Planted, Records, check, dump, folder, folder_and_pool};
+use crate::common::{Fixture, Records, check, dump, folder, folder_and_pool};
 use crate::common::{small_nodes, small_ranges};
 use pando_bztree::{Numbers, Options};
 use pando_index::RangeIndex;
@@ -56,8 +56,8 @@ fn inline_or_pointed(tag: u8) -> Vec<u8> {
 }
 
 /// Runs `op` on tree and model; returns whether the pool had room.
-fn attempt(planted: &Planted<Process>, records: &mut Records, op: &Op, label: &str) -> bool {
-    match op.try_run(&planted.index) {
+fn attempt(fixture: &Fixture<Process>, records: &mut Records, op: &Op, label: &str) -> bool {
+    match op.try_run(&fixture.index) {
         Ok(answer) => {
             assert_eq!(answer, op.apply(records), "{label}: {op:?}");
             true
@@ -74,64 +74,64 @@ fn scattered(index: u64) -> u64 {
     index.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 40
 }
 
-fn fill(planted: &Planted<Process>, records: &mut Records, shape: Shape, label: &str) -> u64 {
+fn fill(fixture: &Fixture<Process>, records: &mut Records, shape: Shape, label: &str) -> u64 {
     let mut refused = 0;
     let mut index = 0;
     while refused < 40 {
         let op = Op::Insert((shape.key)(scattered(index)), (shape.value)(index as u8));
         index += 1;
-        refused += u64::from(!attempt(planted, records, &op, label));
+        refused += u64::from(!attempt(fixture, records, &op, label));
         assert!(index < 1_000_000, "{label}: the pool never fills");
     }
     records.len() as u64
 }
 
-fn verify(planted: &Planted<Process>, records: &Records, label: &str) {
-    check(planted);
-    assert!(dump(&planted.index) == *records, "{label}: the records differ");
+fn verify(fixture: &Fixture<Process>, records: &Records, label: &str) {
+    check(fixture);
+    assert!(dump(&fixture.index) == *records, "{label}: the records differ");
 }
 
 /// A merge of leaves takes a block for the new leaf and one for its parent. If no such blocks were
 /// free, nothing could be merged, and deletes would give no room back.
 fn fill_and_empty(path: &Path, max_bytes: u64, shape: Shape) {
     let label = format!("a pool of {max_bytes} bytes, {:?}", shape.options);
-    let planted = Planted::<Process>::create(path, max_bytes, shape.options);
+    let fixture = Fixture::<Process>::create(path, max_bytes, shape.options);
     let mut records = Records::new();
-    let filled = fill(&planted, &mut records, shape, &label);
-    verify(&planted, &records, &label);
+    let filled = fill(&fixture, &mut records, shape, &label);
+    verify(&fixture, &records, &label);
     // Updates and exchanges may or may not find room; the tree must stay consistent.
     let keys: Vec<_> = records.keys().cloned().collect();
     for key in keys.iter().step_by(7) {
-        attempt(&planted, &mut records, &Op::Update(key.clone(), (shape.value)(0xAA)), &label);
-        attempt(&planted, &mut records, &Op::Upsert(key.clone(), inline(0xBB)), &label);
+        attempt(&fixture, &mut records, &Op::Update(key.clone(), (shape.value)(0xAA)), &label);
+        attempt(&fixture, &mut records, &Op::Upsert(key.clone(), inline(0xBB)), &label);
     }
-    verify(&planted, &records, &label);
-    drop(planted);
+    verify(&fixture, &records, &label);
+    drop(fixture);
     // A full pool is still full, and consistent, after a restart.
-    let planted = Planted::<Process>::reopen(path);
-    verify(&planted, &records, &label);
+    let fixture = Fixture::<Process>::reopen(path);
+    verify(&fixture, &records, &label);
     // Every second record is removed; each remove must succeed.
     for key in keys.iter().step_by(2) {
-        let answer = Op::Remove(key.clone()).try_run(&planted.index);
+        let answer = Op::Remove(key.clone()).try_run(&fixture.index);
         let answer = answer.unwrap_or_else(|error| panic!("{label}: a remove failed: {error}"));
         assert_eq!(answer, Answer::Done, "{label}");
         records.remove(key);
     }
-    verify(&planted, &records, &label);
+    verify(&fixture, &records, &label);
     let left = records.len() as u64;
-    let refilled = fill(&planted, &mut records, shape, &label);
-    verify(&planted, &records, &label);
+    let refilled = fill(&fixture, &mut records, shape, &label);
+    verify(&fixture, &records, &label);
     assert!(
         refilled > left + filled / 8,
         "{label}: {filled} records, {left} left, {refilled} again"
     );
     // Everything is removed, and the pool is as good as new.
     for key in records.keys() {
-        assert!(planted.index.remove(key).expect("a remove in a full pool"), "{label}");
+        assert!(fixture.index.remove(key).expect("a remove in a full pool"), "{label}");
     }
-    verify(&planted, &Records::new(), &label);
+    verify(&fixture, &Records::new(), &label);
     let mut records = Records::new();
-    let again = fill(&planted, &mut records, shape, &label);
+    let again = fill(&fixture, &mut records, shape, &label);
     assert!(again > filled / 2, "{label}: {filled} records at first, {again} after emptying");
     println!("{label}: {filled}, {left} left, {refilled}; emptied: {again}");
 }
@@ -166,9 +166,9 @@ fn threads_in_a_full_pool_lose_nothing() {
         let shape = shapes()[[0, 1, 2, 4, 5][(round % 5) as usize]];
         let label = format!("PANDO_SEED={seed}, round {round}");
         within_bounds(&label.clone(), move || {
-            let planted = Planted::<Process>::create(&path, LEAST_BYTES, shape.options);
+            let fixture = Fixture::<Process>::create(&path, LEAST_BYTES, shape.options);
             let mut records = Records::new();
-            fill(&planted, &mut records, shape, &label);
+            fill(&fixture, &mut records, shape, &label);
             let refused = AtomicU64::new(0);
             let work = |thread: u64, mut part: Records| {
                 let keys: Vec<_> = part.keys().cloned().collect();
@@ -182,16 +182,16 @@ fn threads_in_a_full_pool_lose_nothing() {
                         2 => Op::Upsert(key, value),
                         _ => Op::Remove(key),
                     };
-                    let done = attempt(&planted, &mut part, &op, &label);
+                    let done = attempt(&fixture, &mut part, &op, &label);
                     assert!(done || !matches!(op, Op::Remove(_)), "{label}: {op:?}");
                     refused.fetch_add(u64::from(!done), Ordering::Relaxed);
                 }
                 part
             };
             let all = in_four_threads(&records, work);
-            verify(&planted, &all, &label);
-            drop(planted);
-            verify(&Planted::reopen(&path), &all, &label);
+            verify(&fixture, &all, &label);
+            drop(fixture);
+            verify(&Fixture::reopen(&path), &all, &label);
             let refused = refused.into_inner();
             println!("{label}: {refused} of 6000 operations refused");
         });
@@ -202,20 +202,20 @@ fn threads_in_a_full_pool_lose_nothing() {
 /// leaf a slot, and small records that still fit would be refused too.
 #[test]
 fn refused_blocks_of_values_leave_the_slots_of_a_leaf_alone() {
-    let planted = crate::common::Planted::<Process>::anonymous(Options::default());
-    planted.index.insert(b"there", b"short").expect("room");
+    let fixture = crate::common::Fixture::<Process>::anonymous(Options::default());
+    fixture.index.insert(b"there", b"short").expect("room");
     refuse(Resource::Block, 0, u64::MAX, || {
         for turn in 0..100 {
             let long = vec![turn; 5_000];
-            assert!(planted.index.insert(b"new", &long).is_err());
-            assert!(planted.index.update(b"there", &long).is_err());
+            assert!(fixture.index.insert(b"new", &long).is_err());
+            assert!(fixture.index.update(b"there", &long).is_err());
         }
         for small in [b"a", b"b", b"c"] {
-            planted.index.insert(small, b"fits").expect("the leaf has slots and bytes");
+            fixture.index.insert(small, b"fits").expect("the leaf has slots and bytes");
         }
     });
-    assert_eq!(planted.index.len().expect("counts"), 4);
-    check(&planted);
+    assert_eq!(fixture.index.len().expect("counts"), 4);
+    check(&fixture);
 }
 
 /// The block of a long value waits for an epoch like any other. Many such blocks must not wait for
@@ -223,11 +223,11 @@ fn refused_blocks_of_values_leave_the_slots_of_a_leaf_alone() {
 #[test]
 fn long_values_that_were_replaced_make_room_for_the_next() {
     let folder = folder();
-    let planted =
-        Planted::<Process>::create(&folder.path().join("pool"), 16 << 20, Options::default());
+    let fixture =
+        Fixture::<Process>::create(&folder.path().join("pool"), 16 << 20, Options::default());
     for turn in 0..200_u64 {
         let value = vec![turn as u8; 1 << 20];
-        planted.index.upsert(b"one", &value).unwrap_or_else(|error| panic!("turn {turn}: {error}"));
+        fixture.index.upsert(b"one", &value).unwrap_or_else(|error| panic!("turn {turn}: {error}"));
     }
-    check(&planted);
+    check(&fixture);
 }

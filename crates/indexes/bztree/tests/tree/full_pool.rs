@@ -6,7 +6,7 @@ use std::path::Path;
 use pando_tree::maps::Tree;
 
 use crate::common::watchdog::seed;
-use crate::common::{NAME, Planted, check, folder_and_pool, small_nodes};
+use crate::common::{Fixture, NAME, check, folder_and_pool, small_nodes};
 use pando_bztree::{BzTree, BzTrees, Options};
 use pando_index::random::Random;
 use pando_index::{Error, RangeIndex};
@@ -45,8 +45,8 @@ fn leaves(tree: &BzTree<Process>) -> u64 {
 
 /// Fills a pool, overwrites some records, removes two thirds, and fills it again. Returns the
 /// numbers of the records.
-fn fill_twice(planted: &Planted<Process>, from: u64) -> Vec<u64> {
-    let tree = &planted.index;
+fn fill_twice(fixture: &Fixture<Process>, from: u64) -> Vec<u64> {
+    let tree = &fixture.index;
     let first = fill(tree, from, &[1; 300]);
     for number in (from..first).step_by(17) {
         // Refused, if the pool is full.
@@ -61,36 +61,36 @@ fn fill_twice(planted: &Planted<Process>, from: u64) -> Vec<u64> {
 
 /// A pool that was full and is now empty has room for new maps and records, and the map can be
 /// dropped.
-fn expect_room(path: &Path, planted: Planted<Process>, is_reopened: bool) {
-    let planted = if is_reopened {
-        drop(planted);
-        Planted::reopen(path)
+fn expect_room(path: &Path, fixture: Fixture<Process>, is_reopened: bool) {
+    let fixture = if is_reopened {
+        drop(fixture);
+        Fixture::reopen(path)
     } else {
-        planted
+        fixture
     };
-    check(&planted);
-    planted.index.insert(b"key", &[4; 500]).expect("room for a record");
-    let catalog = &planted.index.catalog;
+    check(&fixture);
+    fixture.index.insert(b"key", &[4; 500]).expect("room for a record");
+    let catalog = &fixture.index.catalog;
     let other = catalog
         .find_or_create_index::<BzTrees>("other", Options::default())
         .expect("room for a map");
     other.insert(b"key", &[5; 500]).expect("room for a record");
     for name in [NAME, "other"] {
-        planted.drop_map(name);
+        fixture.drop_map(name);
     }
-    assert_eq!(planted.pool.used_bytes(), 0);
+    assert_eq!(fixture.pool.used_bytes(), 0);
 }
 
 #[test]
 fn a_tree_that_is_emptied_in_a_full_pool_keeps_no_leaves() {
     for (is_reopened, from) in [(false, 0), (true, 0), (false, IN_ORDER), (true, IN_ORDER)] {
         let (_folder, path) = folder_and_pool();
-        let planted = Planted::<Process>::create(&path, 8 << 20, Options::default());
-        for number in fill_twice(&planted, from) {
-            assert!(planted.index.remove(&key(number)).expect("removes are not refused"));
+        let fixture = Fixture::<Process>::create(&path, 8 << 20, Options::default());
+        for number in fill_twice(&fixture, from) {
+            assert!(fixture.index.remove(&key(number)).expect("removes are not refused"));
         }
-        assert_eq!(leaves(&planted.index), 1, "keys from {from:#x} on");
-        expect_room(&path, planted, is_reopened);
+        assert_eq!(leaves(&fixture.index), 1, "keys from {from:#x} on");
+        expect_room(&path, fixture, is_reopened);
     }
 }
 
@@ -99,21 +99,21 @@ fn a_tree_that_is_emptied_in_a_full_pool_keeps_no_leaves() {
 #[test]
 fn an_emptied_tree_has_room_for_records_of_every_shape() {
     let shapes: [&[u8]; 4] = [&[1; 8], &[2; 300], &[3; 8], &[4; 60]];
-    let filled = |planted: &Planted<Process>, value| {
-        let count = fill(&planted.index, 0, value);
+    let filled = |fixture: &Fixture<Process>, value| {
+        let count = fill(&fixture.index, 0, value);
         for number in 0..count {
-            assert!(planted.index.remove(&key(number)).expect("removes are not refused"));
+            assert!(fixture.index.remove(&key(number)).expect("removes are not refused"));
         }
-        check(planted);
+        check(fixture);
         count
     };
     let create = || {
         let (folder, path) = folder_and_pool();
-        (folder, Planted::<Process>::create(&path, 2 << 20, Options::default()))
+        (folder, Fixture::<Process>::create(&path, 2 << 20, Options::default()))
     };
-    let (_folder, planted) = create();
+    let (_folder, fixture) = create();
     for value in shapes.iter().chain(&shapes[..2]) {
-        let count = filled(&planted, value);
+        let count = filled(&fixture, value);
         let (_folder, new) = create();
         let at_first = filled(&new, value);
         let bytes = value.len();
@@ -125,8 +125,8 @@ fn an_emptied_tree_has_room_for_records_of_every_shape() {
 #[test]
 fn an_emptied_leaf_has_room_for_a_record_of_every_shape() {
     for value in [&[2; 8][..], &[2; 9], &[2; 100]] {
-        let planted = Planted::<Process>::anonymous(Options::default());
-        let tree = &planted.index;
+        let fixture = Fixture::<Process>::anonymous(Options::default());
+        let tree = &fixture.index;
         for number in 0..2_000 {
             tree.insert(&key(number), &[1; 8]).expect("room");
         }
@@ -136,7 +136,7 @@ fn an_emptied_leaf_has_room_for_a_record_of_every_shape() {
         assert_eq!(leaves(tree), 1);
         let insert = || tree.insert(&key(7), value);
         refuse(Resource::Block, 0, u64::MAX, insert).0.expect("the leaf has room");
-        check(&planted);
+        check(&fixture);
     }
 }
 
@@ -146,12 +146,12 @@ fn an_emptied_leaf_has_room_for_a_record_of_every_shape() {
 fn leaves_whose_merge_found_no_room_are_merged_when_a_write_is_refused() {
     for is_reopened in [false, true] {
         let (_folder, path) = folder_and_pool();
-        let planted = Planted::<Process>::create(&path, 8 << 20, Options::default());
-        let records = fill_twice(&planted, 0);
+        let fixture = Fixture::<Process>::create(&path, 8 << 20, Options::default());
+        let records = fill_twice(&fixture, 0);
         std::thread::scope(|scope| {
             let (release, released) = std::sync::mpsc::channel::<()>();
             let (stop, stopped) = std::sync::mpsc::channel::<()>();
-            let pool = &planted.pool;
+            let pool = &fixture.pool;
             scope.spawn(move || {
                 let _guard = pool.pin().expect("a slot");
                 stop.send(()).expect("the other waits");
@@ -159,24 +159,24 @@ fn leaves_whose_merge_found_no_room_are_merged_when_a_write_is_refused() {
             });
             stopped.recv().expect("it is pinned");
             for &number in &records {
-                assert!(planted.index.remove(&key(number)).expect("removes are not refused"));
+                assert!(fixture.index.remove(&key(number)).expect("removes are not refused"));
             }
             drop(release);
         });
-        assert!(leaves(&planted.index) > 1000, "{} leaves", leaves(&planted.index));
-        let planted = if is_reopened {
-            drop(planted);
-            Planted::reopen(&path)
+        assert!(leaves(&fixture.index) > 1000, "{} leaves", leaves(&fixture.index));
+        let fixture = if is_reopened {
+            drop(fixture);
+            Fixture::reopen(&path)
         } else {
-            planted
+            fixture
         };
         let count = records.len() as u64;
-        let fitted = fill(&planted.index, 1 << 32, &[6; 300]) - (1 << 32);
+        let fitted = fill(&fixture.index, 1 << 32, &[6; 300]) - (1 << 32);
         assert!(fitted > count / 10 * 8, "{fitted} records fit where {count} were");
         for number in (0..fitted).map(|number| number + (1 << 32)) {
-            assert!(planted.index.remove(&key(number)).expect("removes are not refused"));
+            assert!(fixture.index.remove(&key(number)).expect("removes are not refused"));
         }
-        expect_room(&path, planted, false);
+        expect_room(&path, fixture, false);
     }
 }
 
@@ -189,8 +189,8 @@ fn what_is_deleted_at_random_is_room_for_others() {
     let cases = [(300, usual, 50), (1000, usual, 20), (1100, usual, 50), (1000, in_blocks, 50)];
     for (value_bytes, options, percent) in cases {
         let (_folder, path) = folder_and_pool();
-        let planted = Planted::<Process>::create(&path, 16 << 20, options);
-        let tree = &planted.index;
+        let fixture = Fixture::<Process>::create(&path, 16 << 20, options);
+        let tree = &fixture.index;
         let full = fill(tree, 0, &vec![1; value_bytes]);
         let deleted = full * 132 / 1000;
         let mut random = Random::new(seed("what is deleted"));
@@ -213,7 +213,7 @@ fn what_is_deleted_at_random_is_room_for_others() {
             fitted * 100 >= deleted * percent,
             "{value_bytes} bytes: {fitted} of {deleted} fit"
         );
-        check(&planted);
+        check(&fixture);
     }
 }
 
@@ -224,8 +224,8 @@ fn the_nth_refusal_during_removes_leaves_no_leaf_behind() {
     for count in [1, 8, u64::MAX] {
         for granted in 0.. {
             let (_folder, path) = folder_and_pool();
-            let planted = Planted::<Process>::create(&path, 1 << 20, small_nodes());
-            let tree = &planted.index;
+            let fixture = Fixture::<Process>::create(&path, 1 << 20, small_nodes());
+            let tree = &fixture.index;
             let records = 150;
             for number in 0..records {
                 tree.insert(&key(number), &[1; 40]).expect("room");
@@ -234,11 +234,11 @@ fn the_nth_refusal_during_removes_leaves_no_leaf_behind() {
                 |number| assert!(tree.remove(&key(number)).expect("removes are not refused"));
             let removes = || (0..records).for_each(remove);
             let was_refused = refuse(Resource::Block, granted, count, removes).1;
-            check(&planted);
+            check(&fixture);
             let last = fill(tree, records, &[2; 100]);
             (records..last).for_each(remove);
             assert_eq!(leaves(tree), 1, "{granted} granted, then {count} refused");
-            check(&planted);
+            check(&fixture);
             if !was_refused {
                 break;
             }

@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 
 use crate::common::scenario::{Answer, Op, inline, short};
-use crate::common::{Planted, abandon, check, dump, folder_and_pool, small_nodes};
+use crate::common::{Fixture, abandon, check, dump, folder_and_pool, small_nodes};
 use pando_bztree::Options;
 use pando_pmem::testing::{CutShort, count_writes, kill_after};
 use tempfile::TempDir;
@@ -20,33 +20,33 @@ fn roomy() -> Options {
 /// Begins an insert of `key` and dies before its write `writes`; returns whether it had ended
 /// before.
 fn die_inserting(path: &std::path::Path, key: &[u8], writes: u64) -> bool {
-    let planted = Planted::<CutShort>::reopen(path);
+    let fixture = Fixture::<CutShort>::reopen(path);
     let insert = Op::Insert(key.to_vec(), inline(1));
-    let ended = kill_after(writes, || insert.run(&planted.index)).is_some();
-    abandon(planted);
+    let ended = kill_after(writes, || insert.run(&fixture.index)).is_some();
+    abandon(fixture);
     ended
 }
 
-fn insert_at_once(planted: &Planted<CutShort>, key: &[u8]) {
+fn insert_at_once(fixture: &Fixture<CutShort>, key: &[u8]) {
     let insert = Op::Insert(key.to_vec(), inline(2));
-    let (answer, writes) = count_writes(|| insert.run(&planted.index));
+    let (answer, writes) = count_writes(|| insert.run(&fixture.index));
     assert_eq!(answer, Answer::Done);
     assert!(writes < BOUND_WRITES, "{writes} writes: it did not just go past the dead");
-    assert_eq!(Op::Insert(key.to_vec(), inline(2)).run(&planted.index), Answer::Exists);
+    assert_eq!(Op::Insert(key.to_vec(), inline(2)).run(&fixture.index), Answer::Exists);
 }
 
 #[test]
 fn an_insert_does_not_wait_for_a_dead_reservation_of_its_key() {
     let (_folder, path) = folder_and_pool();
-    drop(Planted::<CutShort>::create(&path, MAX_BYTES, roomy()));
+    drop(Fixture::<CutShort>::create(&path, MAX_BYTES, roomy()));
     for writes in 0.. {
         let ended = die_inserting(&path, &short(7), writes);
-        let planted = Planted::<CutShort>::reopen(&path);
-        if dump(&planted.index).is_empty() {
-            insert_at_once(&planted, &short(7));
+        let fixture = Fixture::<CutShort>::reopen(&path);
+        if dump(&fixture.index).is_empty() {
+            insert_at_once(&fixture, &short(7));
         }
-        check(&planted);
-        assert_eq!(Op::Remove(short(7)).run(&planted.index), Answer::Done);
+        check(&fixture);
+        assert_eq!(Op::Remove(short(7)).run(&fixture.index), Answer::Done);
         if ended {
             break;
         }
@@ -56,7 +56,7 @@ fn an_insert_does_not_wait_for_a_dead_reservation_of_its_key() {
 /// A new pool, in which so many processes have died while they inserted one key.
 fn left_by_dead_inserts(deaths: u64) -> (TempDir, PathBuf) {
     let (folder, path) = folder_and_pool();
-    drop(Planted::<CutShort>::create(&path, MAX_BYTES, roomy()));
+    drop(Fixture::<CutShort>::create(&path, MAX_BYTES, roomy()));
     for turn in 0..deaths {
         // The first write of an insert claims its slot.
         die_inserting(&path, &short(7), 1 + turn % 2);
@@ -68,11 +68,11 @@ fn left_by_dead_inserts(deaths: u64) -> (TempDir, PathBuf) {
 #[test]
 fn reservations_of_many_earlier_generations_pile_up_in_one_leaf() {
     let (_folder, path) = left_by_dead_inserts(40);
-    let planted = Planted::<CutShort>::reopen(&path);
-    assert!(dump(&planted.index).is_empty());
-    insert_at_once(&planted, &short(7));
-    insert_at_once(&planted, &short(8));
-    check(&planted);
+    let fixture = Fixture::<CutShort>::reopen(&path);
+    assert!(dump(&fixture.index).is_empty());
+    insert_at_once(&fixture, &short(7));
+    insert_at_once(&fixture, &short(8));
+    check(&fixture);
 }
 
 /// The mark of a reservation has ten bits of the generation. So after 1,024 openings a dead one
@@ -80,21 +80,21 @@ fn reservations_of_many_earlier_generations_pile_up_in_one_leaf() {
 #[test]
 fn a_dead_reservation_is_harmless_when_its_generation_comes_again() {
     let (_folder, path) = left_by_dead_inserts(6);
-    let first = Planted::<CutShort>::reopen(&path);
+    let first = Fixture::<CutShort>::reopen(&path);
     let generation = first.pool.generation();
     abandon(first);
     for _ in 0..1_012 {
-        abandon(Planted::<CutShort>::reopen(&path));
+        abandon(Fixture::<CutShort>::reopen(&path));
     }
     // The tags of the six dead inserts are used again, and some others.
     for _ in 0..20 {
-        let planted = Planted::<CutShort>::reopen(&path);
-        insert_at_once(&planted, &short(7));
-        assert_eq!(Op::Remove(short(7)).run(&planted.index), Answer::Done);
-        check(&planted);
-        abandon(planted);
+        let fixture = Fixture::<CutShort>::reopen(&path);
+        insert_at_once(&fixture, &short(7));
+        assert_eq!(Op::Remove(short(7)).run(&fixture.index), Answer::Done);
+        check(&fixture);
+        abandon(fixture);
     }
-    let last = Planted::<CutShort>::reopen(&path);
+    let last = Fixture::<CutShort>::reopen(&path);
     assert!(last.pool.generation() > generation + 1_024);
 }
 
@@ -102,20 +102,20 @@ fn a_dead_reservation_is_harmless_when_its_generation_comes_again() {
 #[test]
 fn a_pool_does_not_grow_with_the_number_of_restarts() {
     let (_folder, path) = folder_and_pool();
-    drop(Planted::<CutShort>::create(&path, 64 << 20, small_nodes()));
+    drop(Fixture::<CutShort>::create(&path, 64 << 20, small_nodes()));
     let mut chunks = Vec::new();
     for round in 0..120_u64 {
-        let planted = Planted::<CutShort>::reopen(&path);
+        let fixture = Fixture::<CutShort>::reopen(&path);
         for step in 0..300 {
             let key = short((round * 7 + step * 13) % 100);
             let value = vec![step as u8; ((round * 31 + step) * 37 % 1_700) as usize];
-            Op::Upsert(key.clone(), value).run(&planted.index);
+            Op::Upsert(key.clone(), value).run(&fixture.index);
             if step % 3 == 0 {
-                Op::Remove(key).run(&planted.index);
+                Op::Remove(key).run(&fixture.index);
             }
         }
-        chunks.push(planted.pool.usage().expect("a slot").chunks);
-        abandon(planted);
+        chunks.push(fixture.pool.usage().expect("a slot").chunks);
+        abandon(fixture);
     }
     println!(
         "chunks after every tenth restart: {:?}",

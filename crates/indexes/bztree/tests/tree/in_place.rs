@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use crate::common::scenario::{Answer, Op, inline, pointed, short};
 use crate::common::watchdog::within_bounds;
-use crate::common::{Planted, check, dump, in_arena, power_cut, small_nodes, take_all};
+use crate::common::{Fixture, check, dump, in_arena, power_cut, small_nodes, take_all};
 use pando_bztree::Options;
 use pando_index::{Error, RangeIndex};
 use pando_pmem::testing::{CutShort, Paused, written_back};
@@ -23,28 +23,28 @@ fn delete_under<D: Domain>(act: &Op, writes: u64) -> bool {
     let label = format!("{act:?}, paused before write {writes}");
     let create = CreateOptions { max_bytes: 4 << 20, ..CreateOptions::default() };
     let pool = Pool::anonymous(&create).expect("memory");
-    let planted = Arc::new(Planted::<D>::of(pool, small_nodes()));
+    let fixture = Arc::new(Fixture::<D>::of(pool, small_nodes()));
     for (key, value) in [(short(1), inline(1)), (short(2), inline(2)), (short(3), pointed(3))] {
-        planted.index.insert(&key, &value).expect("there is room");
+        fixture.index.insert(&key, &value).expect("there is room");
     }
-    let (its, op) = (planted.clone(), act.clone());
+    let (its, op) = (fixture.clone(), act.clone());
     let victim = Paused::start(writes, move || op.try_run(&its.index));
     let done = victim.is_done();
-    let guard = planted.pool.pin().expect("a slot");
+    let guard = fixture.pool.pin().expect("a slot");
     let taken = take_all(&guard);
-    let refused = (0..100).find_map(|_| planted.index.update(&short(2), &inline(4)).err());
+    let refused = (0..100).find_map(|_| fixture.index.update(&short(2), &inline(4)).err());
     assert!(matches!(refused, Some(Error::Storage(_))), "{label}: {refused:?}");
-    let is_there = planted.index.remove(act.key()).expect("a remove in a full pool");
+    let is_there = fixture.index.remove(act.key()).expect("a remove in a full pool");
     assert!(is_there, "{label}");
-    assert_eq!(planted.index.get(act.key()).expect("a get"), None, "{label}");
+    assert_eq!(fixture.index.get(act.key()).expect("a get"), None, "{label}");
     drop(taken);
     drop(guard);
     let answer = victim.resume().expect("there is room again");
     assert!(matches!(answer, Answer::Done | Answer::Missing), "{label}: {answer:?}");
-    let left = dump(&planted.index);
+    let left = dump(&fixture.index);
     assert!(!left.contains_key(act.key()), "{label}: the key came back");
     assert_eq!(left.len(), 2, "{label}");
-    check(&planted);
+    check(&fixture);
     done
 }
 
@@ -76,13 +76,13 @@ fn an_update_that_was_let_fail_does_not_come_back_after_a_power_cut() {
     let key = |number: u64| number.to_be_bytes();
     let mut undone = 0;
     for writes in 0.. {
-        let (arena, planted) = in_arena::<WithWriteBack>(POOL_BYTES);
+        let (arena, fixture) = in_arena::<WithWriteBack>(POOL_BYTES);
         for number in 1..=5 {
-            planted.index.insert(&key(number), &key(100 + number)).expect("there is room");
+            fixture.index.insert(&key(number), &key(100 + number)).expect("there is room");
         }
         // After the writes of a thread's first use of the pool, whose number a get shows.
         let get_is_done_after = |&writes: &u64| {
-            let its = planted.clone();
+            let its = fixture.clone();
             let get = Paused::start(writes, move || its.index.get(&key(1)).is_ok());
             let is_done = get.is_done();
             assert!(get.resume(), "a get");
@@ -90,7 +90,7 @@ fn an_update_that_was_let_fail_does_not_come_back_after_a_power_cut() {
         };
         let first_use = (0..).find(get_is_done_after).unwrap_or_default();
         let update = |writes, value: u64| {
-            let its = planted.clone();
+            let its = fixture.clone();
             Paused::start(first_use + writes, move || {
                 let _ = its.index.get(&key(1));
                 its.index.update(&key(1), &key(value)).is_ok()
@@ -105,19 +105,19 @@ fn an_update_that_was_let_fail_does_not_come_back_after_a_power_cut() {
             first.resume();
             break;
         }
-        let guard = planted.pool.pin().expect("a slot");
+        let guard = fixture.pool.pin().expect("a slot");
         let taken = take_all(&guard);
         let before = arena.read(0, POOL_BYTES as usize);
         let (removed, lines) = written_back(|| {
-            let refused = (0..200).find_map(|_| planted.index.update(&key(2), &key(4)).err());
+            let refused = (0..200).find_map(|_| fixture.index.update(&key(2), &key(4)).err());
             assert!(matches!(refused, Some(Error::Storage(_))), "{refused:?}");
-            planted.index.remove(&key(1)).expect("a remove in a full pool")
+            fixture.index.remove(&key(1)).expect("a remove in a full pool")
         });
-        let is_gone = planted.index.get(&key(1)).expect("a get").is_none();
+        let is_gone = fixture.index.get(&key(1)).expect("a get").is_none();
         assert!(removed && is_gone, "before write {writes}");
         let cut = power_cut(&arena, &before, &lines);
         let recovered =
-            Planted::<WithWriteBack>::of(Pool::open_in(&cut).expect("opens"), Options::default());
+            Fixture::<WithWriteBack>::of(Pool::open_in(&cut).expect("opens"), Options::default());
         let found = recovered.index.get(&key(1)).expect("a get");
         assert_eq!(found, None, "before write {writes}: the update came back behind the delete");
         check(&recovered);

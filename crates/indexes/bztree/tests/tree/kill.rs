@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use crate::common::scenario::{Answer, Op, long, short};
 use crate::common::watchdog::seed;
-use crate::common::{Planted, Records, abandon, check, dump, folder_and_pool, small_nodes};
+use crate::common::{Fixture, Records, abandon, check, dump, folder_and_pool, small_nodes};
 use pando_index::RangeIndex;
 use pando_index::random::Random;
 use pando_pmem::Process;
@@ -111,11 +111,11 @@ fn child() {
         eprintln!("the child panics: {panic}");
         std::process::abort();
     }));
-    let planted = Planted::<Process>::reopen(&PathBuf::from(path));
-    let writers = Writer::all(&dump(&planted.index), round_seed);
+    let fixture = Fixture::<Process>::reopen(&PathBuf::from(path));
+    let writers = Writer::all(&dump(&fixture.index), round_seed);
     std::thread::scope(|scope| {
         for mut writer in writers {
-            let tree = &planted.index;
+            let tree = &fixture.index;
             scope.spawn(move || {
                 let mut reads = Random::new(round_seed ^ !writer.number);
                 loop {
@@ -191,11 +191,11 @@ fn verify_writer(mut writer: Writer, acknowledged: u64, found: &Records, label: 
     );
 }
 
-fn recover(path: &Path) -> (Planted<Process>, Duration) {
+fn recover(path: &Path) -> (Fixture<Process>, Duration) {
     let start = Instant::now();
-    let planted = Planted::<Process>::reopen(path);
-    planted.index.get(&key(0, 0)).expect("reads");
-    (planted, start.elapsed())
+    let fixture = Fixture::<Process>::reopen(path);
+    fixture.index.get(&key(0, 0)).expect("reads");
+    (fixture, start.elapsed())
 }
 
 #[test]
@@ -205,7 +205,7 @@ fn kill_9_of_four_writers_loses_nothing_acknowledged() {
     let seed = seed("kill");
     let mut random = Random::new(seed);
     let (_folder, path) = folder_and_pool();
-    drop(Planted::<Process>::create(&path, MAX_BYTES, small_nodes()));
+    drop(Fixture::<Process>::create(&path, MAX_BYTES, small_nodes()));
     let mut records = Records::new();
     let mut times = Vec::new();
     let (mut operations, mut silent) = (0, 0);
@@ -215,9 +215,9 @@ fn kill_9_of_four_writers_loses_nothing_acknowledged() {
         let round_seed = random.draw();
         let acknowledged =
             run_and_kill(&path, round_seed, Duration::from_micros(random.below(LIFE_US)));
-        let (planted, time) = recover(&path);
-        check(&planted);
-        let found = dump(&planted.index);
+        let (fixture, time) = recover(&path);
+        check(&fixture);
+        let found = dump(&fixture.index);
         for (key, value) in &found {
             assert!(is_whole(key, value), "{label}: half a record at {key:?}");
         }
@@ -230,18 +230,18 @@ fn kill_9_of_four_writers_loses_nothing_acknowledged() {
         let done: u64 = acknowledged.iter().sum();
         operations += done;
         silent += u64::from(done == 0);
-        if !planted.pool.was_clean() {
+        if !fixture.pool.was_clean() {
             times.push(time);
         }
-        let recovered = planted.index.catalog.recovered();
+        let recovered = fixture.index.catalog.recovered();
         forward += recovered.rolled_forward;
         back += recovered.rolled_back;
         records = found;
         if round % 50 == 49 {
-            println!("after {} kills: {:?}", round + 1, planted.pool.usage().expect("a slot"));
+            println!("after {} kills: {:?}", round + 1, fixture.pool.usage().expect("a slot"));
         }
         if random.below(2) == 0 {
-            abandon(planted);
+            abandon(fixture);
         }
     }
     times.sort();

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use crate::common::scenario::{self, Answer, Op, Scenario};
 use crate::common::watchdog::within_bounds;
-use crate::common::{Planted, Records, check, dump, take_all};
+use crate::common::{Fixture, Records, check, dump, take_all};
 use pando_index::RangeIndex;
 use pando_pmem::testing::{CutShort, Paused};
 use pando_pmem::{CreateOptions, Domain, Pool};
@@ -28,11 +28,11 @@ enum Room {
     None,
 }
 
-fn prepared<D: Domain>(scenario: &Scenario) -> Planted<D> {
+fn prepared<D: Domain>(scenario: &Scenario) -> Fixture<D> {
     let create = CreateOptions { max_bytes: 1 << 20, ..CreateOptions::default() };
-    let planted = Planted::of(Pool::anonymous(&create).expect("memory"), scenario.options);
-    scenario.prepare(&planted.index);
-    planted
+    let fixture = Fixture::of(Pool::anonymous(&create).expect("memory"), scenario.options);
+    scenario.prepare(&fixture.index);
+    fixture
 }
 
 /// The other thread's operations around `key`, in order, on the records `before`.
@@ -58,14 +58,14 @@ fn pause<D: Domain>(scenario: &Scenario, before: &Records, writes: u64, room: Ro
     let label = format!("{}, paused before write {writes}, room: {room:?}", scenario.name);
     let mut records = before.clone();
     let expected = scenario.act.apply(&mut records.clone());
-    let planted = Arc::new(prepared::<D>(scenario));
-    let (its, act) = (planted.clone(), scenario.act.clone());
+    let fixture = Arc::new(prepared::<D>(scenario));
+    let (its, act) = (fixture.clone(), scenario.act.clone());
     let victim = Paused::start(writes, move || act.run(&its.index));
     let done = victim.is_done();
-    let guard = planted.pool.pin().expect("a slot");
+    let guard = fixture.pool.pin().expect("a slot");
     let taken = if room == Room::None { take_all(&guard) } else { Vec::new() };
     for op in around(before, scenario.act.key()) {
-        match op.try_run(&planted.index) {
+        match op.try_run(&fixture.index) {
             Ok(answer) => assert_eq!(answer, op.apply(&mut records), "{label}: {op:?}"),
             Err(error) => {
                 assert_eq!(room, Room::None, "{label}: {op:?}: {error}");
@@ -77,8 +77,8 @@ fn pause<D: Domain>(scenario: &Scenario, before: &Records, writes: u64, room: Ro
     drop(guard);
     assert_eq!(victim.resume(), expected, "{label}");
     assert_eq!(scenario.act.apply(&mut records), expected, "{label}: the keys are others'");
-    assert!(dump(&planted.index) == records, "{label}: something was undone");
-    check(&planted);
+    assert!(dump(&fixture.index) == records, "{label}: something was undone");
+    check(&fixture);
     done
 }
 
@@ -128,16 +128,16 @@ fn a_value_that_has_come_back_with_another_class_is_not_exchanged() {
     *other.last_mut().expect("eight bytes") ^= 0x80;
     let mut missed = 0;
     for writes in 0.. {
-        let planted = Arc::new(prepared::<CutShort>(&scenario));
-        let (its, act) = (planted.clone(), scenario.act.clone());
+        let fixture = Arc::new(prepared::<CutShort>(&scenario));
+        let (its, act) = (fixture.clone(), scenario.act.clone());
         let victim = Paused::start(writes, move || act.run(&its.index));
         let is_done = victim.is_done();
-        assert_eq!(Op::Update(key.clone(), other.clone()).run(&planted.index), Answer::Done);
+        assert_eq!(Op::Update(key.clone(), other.clone()).run(&fixture.index), Answer::Done);
         match victim.resume() {
             Answer::Mismatch => missed += 1,
             answer => assert_eq!(answer, Answer::Done, "paused before write {writes}"),
         }
-        let found = planted.index.get(&key).expect("a read");
+        let found = fixture.index.get(&key).expect("a read");
         assert_eq!(found.as_ref(), Some(&other), "paused before write {writes}");
         if is_done {
             break;

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use pando_tree::maps::Tree;
 
-use crate::common::{Planted, check};
+use crate::common::{Fixture, check};
 use pando_bztree::{Numbers, Options};
 use pando_index::{KeyRange, Order, RangeIndex};
 use pando_pmem::Process;
@@ -37,12 +37,12 @@ fn each_thread(records: u64, work: impl Fn(u64) + Sync) {
 
 fn soak(options: Options) {
     let records = records();
-    let planted = Planted::<Process>::in_file(options);
-    let tree = &planted.index;
+    let fixture = Fixture::<Process>::in_file(options);
+    let tree = &fixture.index;
     each_thread(records, |number| {
         tree.insert(&key(number), &number.to_le_bytes()).expect("a new key");
     });
-    let used = planted.pool.usage().expect("a slot");
+    let used = fixture.pool.usage().expect("a slot");
     println!(
         "{records} records, {:.1} bytes a record in chunks, {:.1} in nodes",
         (used.chunks * CHUNK_BYTES) as f64 / records as f64,
@@ -78,8 +78,8 @@ fn soak(options: Options) {
         }
     });
     assert_eq!(scanned.into_inner(), records / 2 * 2, "each of two scans sees the other half");
-    check(&planted);
-    let after = planted.pool.usage().expect("a slot");
+    check(&fixture);
+    let after = fixture.pool.usage().expect("a slot");
     println!("after the deletes: {} of {} bytes active", after.active_bytes, used.active_bytes);
     assert!(after.active_bytes < used.active_bytes / 4 * 3, "deletes gave no space back");
 }

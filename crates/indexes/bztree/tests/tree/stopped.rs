@@ -13,7 +13,7 @@ use pando_tree::maps::Tree;
 
 use crate::common::scenario::{self, Answer, Op, Scenario};
 use crate::common::watchdog::within_bounds;
-use crate::common::{Planted, Records, dump};
+use crate::common::{Fixture, Records, dump};
 use pando_index::{KeyRange, Order, RangeIndex};
 use pando_pmem::testing::{CutShort, run_until_stopped};
 use pando_pmem::{CreateOptions, Domain, Pool};
@@ -24,11 +24,11 @@ const NEIGHBOURS: u8 = 40;
 /// Like `Adr`: with dirty bits that helpers must clear.
 type WithWriteBack = CutShort<true>;
 
-fn prepared<D: Domain>(scenario: &Scenario) -> Planted<D> {
+fn prepared<D: Domain>(scenario: &Scenario) -> Fixture<D> {
     let create = CreateOptions { max_bytes: 64 << 20, ..CreateOptions::default() };
-    let planted = Planted::of(Pool::anonymous(&create).expect("memory"), scenario.options);
-    scenario.prepare(&planted.index);
-    planted
+    let fixture = Fixture::of(Pool::anonymous(&create).expect("memory"), scenario.options);
+    scenario.prepare(&fixture.index);
+    fixture
 }
 
 /// Keys right behind `key`, for one of the two threads.
@@ -38,7 +38,7 @@ fn neighbours(key: &[u8], thread: u8) -> impl Iterator<Item = Vec<u8>> {
 }
 
 /// The operations of the other threads; each does all of them.
-fn meddle<D: Domain>(tree: &Planted<D>, key: &[u8], thread: u8) {
+fn meddle<D: Domain>(tree: &Fixture<D>, key: &[u8], thread: u8) {
     let tree = &tree.index;
     let value = |tag| if thread == 0 { scenario::inline(tag) } else { scenario::pointed(tag) };
     for tag in [1, 2] {

@@ -11,7 +11,7 @@
 use std::sync::Arc;
 
 use crate::common::scenario::{Op, inline, short};
-use crate::common::{Planted, check, in_arena, power_cut, small_nodes};
+use crate::common::{Fixture, check, in_arena, power_cut, small_nodes};
 use pando_bztree::{BzTree, BzTrees, Numbers, Options};
 use pando_index::{Error, KeyRange, Order, RangeIndex};
 use pando_pmem::Pool;
@@ -81,19 +81,19 @@ fn without_dirty_lines(arena: &Arena, before: &[u8]) -> (Vec<u8>, u64) {
 fn read_undurable(write: &Op, read: Read) -> u64 {
     let mut undurable = 0;
     for writes in 0.. {
-        let (arena, planted) = in_arena::<WithWriteBack>(POOL_BYTES);
+        let (arena, fixture) = in_arena::<WithWriteBack>(POOL_BYTES);
         for number in 1..=3 {
-            planted.index.insert(&short(number), &inline(number as u8)).expect("there is room");
+            fixture.index.insert(&short(number), &inline(number as u8)).expect("there is room");
         }
         let before = arena.read(0, POOL_BYTES as usize);
-        let (its, op) = (planted.clone(), write.clone());
+        let (its, op) = (fixture.clone(), write.clone());
         let victim = Paused::start(writes, move || op.run(&its.index));
         let is_done = victim.is_done();
         let (image, lost) = without_dirty_lines(&arena, &before);
-        let (found, lines) = written_back(|| read(&planted.index, write.key()));
+        let (found, lines) = written_back(|| read(&fixture.index, write.key()));
         let cut = power_cut(&arena, &image, &lines);
         let opened = Pool::open_in(&cut).expect("opens");
-        let recovered = Planted::<WithWriteBack>::of(opened, Options::default());
+        let recovered = Fixture::<WithWriteBack>::of(opened, Options::default());
         let label = format!("{write:?}, paused before write {writes}");
         assert_eq!(read(&recovered.index, write.key()), found, "{label}: the answer was lost");
         check(&recovered);
@@ -129,7 +129,7 @@ const OTHER: [u8; 8] = [9, 9, 9, 9, 9, 9, 9, 2];
 
 /// What happens between the pause of the writer and the read: `None`, or a kill of the writer's
 /// process, whose pool is in the arena. Returns the tree of the process that comes after it.
-type Meanwhile = fn(killed: &Arena) -> Option<Planted<WithWriteBack>>;
+type Meanwhile = fn(killed: &Arena) -> Option<Fixture<WithWriteBack>>;
 
 /// Pauses `write` in a range leaf before each of its writes. `read` reads its key, in the tree of
 /// `meanwhile` if there is one. Then the power is cut, so that everything is lost that only
@@ -139,12 +139,12 @@ fn read_undurable_in_range(write: &Op, read: Read, meanwhile: Meanwhile) {
     for writes in 0.. {
         let arena = Arena::new(POOL_BYTES).expect("memory");
         let pool = Pool::create_in(&arena).expect("a pool");
-        let planted = Arc::new(Planted::<WithWriteBack>::of(pool, ranges()));
+        let fixture = Arc::new(Fixture::<WithWriteBack>::of(pool, ranges()));
         for number in 1..=KEYS {
-            planted.index.insert(&short(number), &inline(2)).expect("there is room");
+            fixture.index.insert(&short(number), &inline(2)).expect("there is room");
         }
         let before = arena.read(0, POOL_BYTES as usize);
-        let (its, op) = (planted.clone(), write.clone());
+        let (its, op) = (fixture.clone(), write.clone());
         let victim = Paused::start(writes, move || op.run(&its.index));
         if victim.is_done() {
             victim.resume();
@@ -154,11 +154,11 @@ fn read_undurable_in_range(write: &Op, read: Read, meanwhile: Meanwhile) {
         killed.write(0, &arena.read(0, POOL_BYTES as usize));
         let ((found, at), lines) = written_back(|| match meanwhile(&killed) {
             Some(again) => (read(&again.index, write.key()), &killed),
-            None => (read(&planted.index, write.key()), &arena),
+            None => (read(&fixture.index, write.key()), &arena),
         });
         let cut = power_cut(at, &before, &lines);
         let opened = Pool::open_in(&cut).expect("opens");
-        let recovered = Planted::<WithWriteBack>::of(opened, ranges());
+        let recovered = Fixture::<WithWriteBack>::of(opened, ranges());
         let label = format!("{write:?}, paused before write {writes}");
         assert_eq!(read(&recovered.index, write.key()), found, "{label}: the answer was lost");
         check(&recovered);
@@ -186,7 +186,7 @@ fn what_was_read_in_a_range_leaf_is_there_after_a_power_cut() {
 fn what_was_read_after_a_kill_is_there_after_a_power_cut() {
     for_each_write_and_read(|killed| {
         let opened = Pool::open_in(killed).expect("opens");
-        Some(Planted::of(opened, ranges()))
+        Some(Fixture::of(opened, ranges()))
     });
 }
 
@@ -195,11 +195,11 @@ fn what_was_read_after_a_kill_is_there_after_a_power_cut() {
 fn what_was_read_after_a_kill_and_writes_is_there_after_a_power_cut() {
     for_each_write_and_read(|killed| {
         let opened = Pool::open_in(killed).expect("opens");
-        let planted = Planted::<WithWriteBack>::of(opened, ranges());
+        let fixture = Fixture::<WithWriteBack>::of(opened, ranges());
         for number in KEYS / 2..=KEYS {
-            planted.index.update(&short(number), &OTHER).expect("there is room");
+            fixture.index.update(&short(number), &OTHER).expect("there is room");
         }
-        Some(planted)
+        Some(fixture)
     });
 }
 

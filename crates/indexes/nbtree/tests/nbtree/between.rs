@@ -10,11 +10,11 @@ use pando_nbtree::NbTrees;
 use pando_pmem::testing::CutShort;
 use pando_tree::testing::{one_in, rewritten_under_scans};
 
-use crate::common::{Options, Planted, small_nodes};
+use crate::common::{Fixture, Options, small_nodes};
 
 /// Whether the act has so many accesses.
 fn one(there: &[Act], act: Act, others: &[Act], access: u64) -> bool {
-    one_in::<NbTrees>(Planted::anonymous(small_nodes()), there, act, others, access)
+    one_in::<NbTrees>(Fixture::anonymous(small_nodes()), there, act, others, access)
 }
 
 /// Longer than a value inside a slot.
@@ -77,9 +77,9 @@ fn a_root_that_comes_down_meanwhile() {
     for last in 3..20 {
         let there = [&inserts(0..20)[..], &removes((last + 1..20).rev())].concat();
         let in_tree = |access: &u64| {
-            let planted = Planted::<CutShort<true>>::anonymous(small_nodes());
-            let tree = planted.index.clone();
-            let is_between = one_in(planted, &there, Act::Remove(last * 10), &splits, *access);
+            let fixture = Fixture::<CutShort<true>>::anonymous(small_nodes());
+            let tree = fixture.index.clone();
+            let is_between = one_in(fixture, &there, Act::Remove(last * 10), &splits, *access);
             // Retired nodes are freed once, and their memory is used again.
             for turn in 0..4 {
                 for number in 0..100u64 {

@@ -2,10 +2,10 @@
 
 use pando_pmem::{Adr, Process};
 
-use crate::common::{Options, Planted, small_nodes};
+use crate::common::{Fixture, Options, small_nodes};
 
 pando_index::conformance_suite! {
-    defaults => || Planted::<Process>::anonymous(Options::default());
-    process => || Planted::<Process>::in_file(small_nodes());
-    adr => || Planted::<Adr>::in_file(small_nodes());
+    defaults => || Fixture::<Process>::anonymous(Options::default());
+    process => || Fixture::<Process>::in_file(small_nodes());
+    adr => || Fixture::<Adr>::in_file(small_nodes());
 }

@@ -12,7 +12,7 @@ use pando_pmem::{Adr, Domain, OpenPool, Pool, Process};
 use pando_tree::maps::{Catalog, Tree};
 use pando_tree::testing::read_after_a_kill;
 
-use crate::common::{NAME, Planted, Records, check, dump, folder_and_pool, small_nodes};
+use crate::common::{Fixture, NAME, Records, check, dump, folder_and_pool, small_nodes};
 
 /// A key of eight bytes, or a longer or shorter one.
 fn key(number: u64) -> Vec<u8> {
@@ -82,7 +82,7 @@ fn draw(random: &mut Random, keys: u64) -> Op {
 /// before or after the interrupted operation, and no block has leaked.
 fn dies_at_every_write<const WRITE_BACK: bool>() {
     let (_folder, path) = folder_and_pool();
-    let mut planted = Planted::<CutShort<WRITE_BACK>>::create(&path, 64 << 20, small_nodes());
+    let mut fixture = Fixture::<CutShort<WRITE_BACK>>::create(&path, 64 << 20, small_nodes());
     let mut records = Records::new();
     let mut random = Random::new(7);
     for stamp in 0..140 {
@@ -98,12 +98,12 @@ fn dies_at_every_write<const WRITE_BACK: bool>() {
         let mut after = records.clone();
         op.apply(&mut after, stamp);
         for writes in 0.. {
-            let done = kill_after(writes, || op.run(&planted.index, stamp));
+            let done = kill_after(writes, || op.run(&fixture.index, stamp));
             if done.is_none() {
-                crash(&mut planted, &path);
+                crash(&mut fixture, &path);
             }
-            check(&planted);
-            let found = dump(&planted.index);
+            check(&fixture);
+            let found = dump(&fixture.index);
             if done.is_some() {
                 assert_eq!(found, after, "{op:?} of {stamp} returned {done:?}");
                 break;
@@ -118,13 +118,13 @@ fn dies_at_every_write<const WRITE_BACK: bool>() {
 }
 
 /// Drops the tree as a crash would, and opens it again.
-fn crash<D: Domain>(planted: &mut Planted<D>, path: &Path) {
+fn crash<D: Domain>(fixture: &mut Fixture<D>, path: &Path) {
     let create = pando_pmem::CreateOptions { max_bytes: 1 << 24, ..Default::default() };
-    let empty = Planted::of(Pool::anonymous(&create).expect("memory"), small_nodes());
-    let old = std::mem::replace(planted, empty);
+    let empty = Fixture::of(Pool::anonymous(&create).expect("memory"), small_nodes());
+    let old = std::mem::replace(fixture, empty);
     old.pool.clone().abandon();
     drop(old);
-    *planted = Planted::reopen(path);
+    *fixture = Fixture::reopen(path);
 }
 
 #[test]
@@ -141,24 +141,24 @@ fn a_process_that_writes_back_may_die_at_every_write() {
 #[test]
 fn recovery_may_be_cut_short() {
     let (_folder, path) = folder_and_pool();
-    let planted = Planted::<CutShort>::create(&path, 64 << 20, small_nodes());
+    let fixture = Fixture::<CutShort>::create(&path, 64 << 20, small_nodes());
     let mut records = Records::new();
     for stamp in 0..200 {
-        Op::Insert(stamp).run(&planted.index, stamp).expect("an insert");
+        Op::Insert(stamp).run(&fixture.index, stamp).expect("an insert");
         Op::Insert(stamp).apply(&mut records, stamp);
     }
     // A split that is interrupted in its link phase, so that words are closed.
     let cut = (0..).find(|&writes| {
         let stamp = 1_000 + writes;
-        let done = kill_after(60 + writes % 40, || Op::Insert(stamp).run(&planted.index, stamp));
+        let done = kill_after(60 + writes % 40, || Op::Insert(stamp).run(&fixture.index, stamp));
         if done.is_some() {
             Op::Insert(stamp).apply(&mut records, stamp);
         }
         done.is_none()
     });
     assert!(cut.is_some());
-    planted.pool.clone().abandon();
-    drop(planted);
+    fixture.pool.clone().abandon();
+    drop(fixture);
     for writes in 0.. {
         let opened = kill_after(writes, || {
             let pool = Pool::<CutShort>::open(&path, &OpenPool::default()).expect("opens");
@@ -173,9 +173,9 @@ fn recovery_may_be_cut_short() {
             break;
         }
     }
-    let planted = Planted::<Process>::reopen(&path);
-    check(&planted);
-    let mut found = dump(&planted.index);
+    let fixture = Fixture::<Process>::reopen(&path);
+    check(&fixture);
+    let mut found = dump(&fixture.index);
     found.retain(|key, _| records.contains_key(key));
     assert_eq!(found, records);
 }
@@ -185,17 +185,17 @@ fn recovery_may_be_cut_short() {
 fn a_large_tree_is_surveyed_by_several_threads() {
     const RECORDS: u64 = 60_000;
     let (_folder, path) = folder_and_pool();
-    let planted = Planted::<Process>::create(&path, 1 << 30, small_nodes());
+    let fixture = Fixture::<Process>::create(&path, 1 << 30, small_nodes());
     let number = |at: u64| at.wrapping_mul(0x9E37_79B9_7F4A_7C15);
     for at in 0..RECORDS {
-        planted.index.insert(&number(at).to_be_bytes(), &at.to_le_bytes()).expect("an insert");
+        fixture.index.insert(&number(at).to_be_bytes(), &at.to_le_bytes()).expect("an insert");
     }
-    drop(planted);
-    let planted = Planted::<Adr>::reopen(&path);
-    check(&planted);
-    assert_eq!(planted.index.len().expect("counts"), RECORDS);
+    drop(fixture);
+    let fixture = Fixture::<Adr>::reopen(&path);
+    check(&fixture);
+    assert_eq!(fixture.index.len().expect("counts"), RECORDS);
     for at in 0..RECORDS {
-        let found = planted.index.get(&number(at).to_be_bytes()).expect("reads");
+        let found = fixture.index.get(&number(at).to_be_bytes()).expect("reads");
         assert_eq!(found.as_deref(), Some(&at.to_le_bytes()[..]));
     }
 }
@@ -204,14 +204,14 @@ fn a_large_tree_is_surveyed_by_several_threads() {
 #[test]
 fn a_chain_in_a_circle_is_found_in_no_time() {
     for has_record in [false, true] {
-        let planted = Planted::<Process>::in_file(small_nodes());
+        let fixture = Fixture::<Process>::in_file(small_nodes());
         if has_record {
-            planted.index.insert(b"12345678", b"12345678").expect("an insert");
+            fixture.index.insert(b"12345678", b"12345678").expect("an insert");
         }
-        let leaf = planted.index.audit().expect("audits").blocks[0].off;
-        let catalog = planted.index.catalog.clone();
-        drop(planted.index);
-        planted.pool.word(leaf).store(leaf, Ordering::Release);
+        let leaf = fixture.index.audit().expect("audits").blocks[0].off;
+        let catalog = fixture.index.catalog.clone();
+        drop(fixture.index);
+        fixture.pool.word(leaf).store(leaf, Ordering::Release);
         let tree = catalog.find_index::<NbTrees>(NAME).expect("a map").expect("is there");
         let refused = tree.get(b"12345678").expect_err("is damaged").to_string();
         assert!(refused.contains("has no end"), "{refused}");
@@ -225,13 +225,13 @@ fn a_chain_in_a_circle_is_found_in_no_time() {
 #[test]
 fn a_slice_that_is_not_its_keys_is_refused() {
     for at in [0, 1, 7] {
-        let planted = Planted::<Process>::in_file(small_nodes());
-        planted.index.insert(b"a key of more than eight bytes", b"value").expect("an insert");
-        let leaf = planted.index.audit().expect("audits").blocks[0].off;
-        let catalog = planted.index.catalog.clone();
-        drop(planted.index);
+        let fixture = Fixture::<Process>::in_file(small_nodes());
+        fixture.index.insert(b"a key of more than eight bytes", b"value").expect("an insert");
+        let leaf = fixture.index.audit().expect("audits").blocks[0].off;
+        let catalog = fixture.index.catalog.clone();
+        drop(fixture.index);
         let slice = u64::from_be_bytes(*b"a key of");
-        let words = (leaf..leaf + 1024).step_by(8).map(|off| planted.pool.word(off));
+        let words = (leaf..leaf + 1024).step_by(8).map(|off| fixture.pool.word(off));
         let found: Vec<_> = words.filter(|word| word.load(Ordering::Relaxed) == slice).collect();
         let [word] = found[..] else { panic!("{} words have the slice", found.len()) };
         word.store(slice ^ 1 << (8 * at), Ordering::Release);
@@ -247,12 +247,12 @@ fn a_slice_that_is_not_its_keys_is_refused() {
 /// A map that was found, and then dropped before it was opened.
 #[test]
 fn a_map_that_was_dropped_meanwhile_is_not_opened() {
-    let planted = Planted::<Process>::in_file(small_nodes());
-    let catalog = planted.index.catalog.clone();
-    let guard = planted.pool.pin().expect("a slot");
+    let fixture = Fixture::<Process>::in_file(small_nodes());
+    let catalog = fixture.index.catalog.clone();
+    let guard = fixture.pool.pin().expect("a slot");
     let entry = catalog.find_map(&guard, NAME).expect("a catalog").expect("is there");
     catalog.drop_index::<NbTrees>(&entry).expect("is dropped");
-    drop(planted.index);
+    drop(fixture.index);
     let refused = catalog.open_entry::<NbTrees>(&entry).expect_err("is gone").to_string();
     assert!(refused.contains("dropped meanwhile"), "{refused}");
 }
@@ -265,28 +265,28 @@ fn a_chain_that_leads_into_another_map_changes_nothing_there() {
     // With the dirty bit of PMwCAS, and without its other bits.
     const LOOKS_DIRTY: u64 = 1 << 61 | 7;
     const CLOSED: u64 = 1 << 63;
-    let planted = Planted::<Process>::in_file(small_nodes());
-    let catalog = planted.index.catalog.clone();
+    let fixture = Fixture::<Process>::in_file(small_nodes());
+    let catalog = fixture.index.catalog.clone();
     let other = catalog.find_or_create_index::<NbTrees>("other", small_nodes()).expect("a map");
     for number in 0..6u64 {
         let record = (number.to_be_bytes(), LOOKS_DIRTY.to_le_bytes());
         other.insert(&record.0, &record.1).expect("an insert");
-        planted.index.insert(&(100 + number).to_be_bytes(), &record.1).expect("an insert");
+        fixture.index.insert(&(100 + number).to_be_bytes(), &record.1).expect("an insert");
     }
     let block = |tree: &NbTree<_>| tree.audit().expect("audits").blocks[0];
-    let (own, foreign) = (block(&planted.index), block(&other));
-    drop(planted.index);
+    let (own, foreign) = (block(&fixture.index), block(&other));
+    drop(fixture.index);
     // As during a replacement.
-    let word = |at: u64| planted.pool.word(foreign.off + at);
+    let word = |at: u64| fixture.pool.word(foreign.off + at);
     let value_at = (64..foreign.bytes)
         .step_by(8)
         .find(|&at| word(at).load(Ordering::Acquire) == LOOKS_DIRTY)
         .expect("a value word");
     word(value_at).store(LOOKS_DIRTY | CLOSED, Ordering::Release);
-    let bytes = || planted.pool.load_bytes(foreign.off, foreign.bytes);
+    let bytes = || fixture.pool.load_bytes(foreign.off, foreign.bytes);
     let before = bytes();
     for at in (0..foreign.bytes).step_by(8) {
-        planted.pool.word(own.off).store(foreign.off + at, Ordering::Release);
+        fixture.pool.word(own.off).store(foreign.off + at, Ordering::Release);
         let tree = catalog.find_index::<NbTrees>(NAME).expect("a map").expect("is there");
         assert!(tree.get(&[1; 8]).is_err(), "is believed: {at}");
         assert!(bytes() == before, "another map was changed, by a pointer to its byte {at}");
@@ -302,15 +302,15 @@ fn damaged_blocks_are_refused_or_harmless() {
     let entry_off;
     let off = {
         let pool = Pool::<Process>::create_in(&arena).expect("a pool");
-        let planted = Planted::of(pool, small_nodes());
+        let fixture = Fixture::of(pool, small_nodes());
         for at in 0..4 {
-            Op::Insert(at).run(&planted.index, at).expect("an insert");
+            Op::Insert(at).run(&fixture.index, at).expect("an insert");
         }
-        let guard = planted.pool.pin().expect("a slot");
+        let guard = fixture.pool.pin().expect("a slot");
         let entry =
-            planted.index.catalog.find_map(&guard, NAME).expect("a catalog").expect("is there");
+            fixture.index.catalog.find_map(&guard, NAME).expect("a catalog").expect("is there");
         entry_off = entry.root_off();
-        planted.index.audit().expect("audits").blocks[0].off
+        fixture.index.audit().expect("audits").blocks[0].off
     };
     for at in (off..off + 192).step_by(8).chain([entry_off]) {
         let undamaged = arena.word(at);

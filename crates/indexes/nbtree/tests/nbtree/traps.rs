@@ -10,7 +10,7 @@ use pando_pmem::testing::{CutShort, Paused, run_until_stopped, written_back};
 use pando_pmem::{Adr, CreateOptions, Pool, Process};
 use pando_tree::maps::Tree;
 
-use crate::common::{NAME, Options, Planted, check, dump, small_nodes};
+use crate::common::{Fixture, NAME, Options, check, dump, small_nodes};
 
 fn eight(number: u64) -> [u8; 8] {
     number.to_be_bytes()
@@ -20,8 +20,8 @@ fn eight(number: u64) -> [u8; 8] {
 /// against a user whose key is 0.
 #[test]
 fn every_key_and_every_value_is_allowed() {
-    let planted = Planted::<Process>::anonymous(small_nodes());
-    let tree = &planted.index;
+    let fixture = Fixture::<Process>::anonymous(small_nodes());
+    let tree = &fixture.index;
     let numbers: Vec<u64> = (0..64)
         .flat_map(|bit| [1 << bit, u64::MAX << bit, u64::MAX >> bit, (1 << bit) - 1])
         .chain([0, u64::MAX])
@@ -37,7 +37,7 @@ fn every_key_and_every_value_is_allowed() {
         }
     }
     assert_eq!(dump(tree), expected);
-    check(&planted);
+    check(&fixture);
 }
 
 /// NBTree: the public one lost 1 to 3 of a million keys in most four-thread loads.
@@ -45,11 +45,11 @@ fn every_key_and_every_value_is_allowed() {
 fn a_load_by_four_threads_loses_no_key() {
     const EACH: u64 = 50_000;
     for options in [Options::default(), small_nodes()] {
-        let planted = Planted::<Process>::anonymous(options);
+        let fixture = Fixture::<Process>::anonymous(options);
         let key = |number: u64| eight(number.wrapping_mul(0x9E37_79B9_7F4A_7C15));
         std::thread::scope(|scope| {
             for thread in 0..4 {
-                let tree = &planted.index;
+                let tree = &fixture.index;
                 scope.spawn(move || {
                     for at in 0..EACH {
                         let number = at * 4 + thread;
@@ -58,12 +58,12 @@ fn a_load_by_four_threads_loses_no_key() {
                 });
             }
         });
-        assert_eq!(planted.index.len().expect("counts"), 4 * EACH);
+        assert_eq!(fixture.index.len().expect("counts"), 4 * EACH);
         for number in 0..4 * EACH {
-            let found = planted.index.get(&key(number)).expect("reads");
+            let found = fixture.index.get(&key(number)).expect("reads");
             assert_eq!(found.as_deref(), Some(&number.to_le_bytes()[..]), "lost {number}");
         }
-        check(&planted);
+        check(&fixture);
     }
 }
 
@@ -72,11 +72,11 @@ fn a_load_by_four_threads_loses_no_key() {
 /// its own keys, so it knows what it must find, while inserts of other threads between these keys
 /// replace the leaves all the time.
 fn own_keys_among_splits<D: pando_pmem::Domain>() {
-    let planted = Planted::<D>::anonymous(small_nodes());
+    let fixture = Fixture::<D>::anonymous(small_nodes());
     let is_over = AtomicBool::new(false);
     let turns = AtomicU64::new(0);
     std::thread::scope(|scope| {
-        let (tree, is_over, turns) = (&planted.index, &is_over, &turns);
+        let (tree, is_over, turns) = (&fixture.index, &is_over, &turns);
         for thread in 0..2u64 {
             scope.spawn(move || {
                 let mut random = Random::new(thread);
@@ -115,8 +115,8 @@ fn own_keys_among_splits<D: pando_pmem::Domain>() {
             }
         });
     });
-    check(&planted);
-    drop(dump(&planted.index));
+    check(&fixture);
+    drop(dump(&fixture.index));
 }
 
 #[test]
@@ -133,20 +133,20 @@ fn updates_and_deletes_survive_every_phase_of_a_split_with_write_backs() {
 /// an inner node.
 #[test]
 fn deletes_give_leaves_and_blocks_back() {
-    let planted = Planted::<Process>::in_file(small_nodes());
+    let fixture = Fixture::<Process>::in_file(small_nodes());
     for round in 0..3 {
         for number in 0..3_000u64 {
             let value = vec![7; if number % 3 == 0 { 100 } else { 8 }];
-            planted.index.insert(&eight(number), &value).expect("an insert");
+            fixture.index.insert(&eight(number), &value).expect("an insert");
         }
-        let full = planted.index.audit().expect("audits").stat;
+        let full = fixture.index.audit().expect("audits").stat;
         assert!(full.leaves > 500 && full.height > 3 && full.value_blocks == 1_000);
         for number in 0..3_000u64 {
             let number = if round == 1 { 2_999 - number } else { number };
-            assert!(planted.index.remove(&eight(number)).expect("removes"));
+            assert!(fixture.index.remove(&eight(number)).expect("removes"));
         }
-        check(&planted);
-        let empty = planted.index.audit().expect("audits").stat;
+        check(&fixture);
+        let empty = fixture.index.audit().expect("audits").stat;
         assert_eq!((empty.leaves, empty.records, empty.value_blocks), (1, 0, 0), "round {round}");
         assert_eq!((empty.height, empty.inner_nodes), (1, 0), "round {round}");
     }
@@ -157,8 +157,8 @@ fn deletes_give_leaves_and_blocks_back() {
 fn the_root_comes_down_amid_writes() {
     const THREADS: u64 = 4;
     const KEYS: u64 = 1_500;
-    let planted = Planted::<Process>::in_file(small_nodes());
-    let tree = &planted.index;
+    let fixture = Fixture::<Process>::in_file(small_nodes());
+    let tree = &fixture.index;
     for round in 0..3u64 {
         std::thread::scope(|scope| {
             for thread in 0..THREADS {
@@ -179,7 +179,7 @@ fn the_root_comes_down_amid_writes() {
                 });
             }
         });
-        check(&planted);
+        check(&fixture);
         let empty = tree.audit().expect("audits").stat;
         assert_eq!((empty.records, empty.leaves), (0, 1), "round {round}");
         assert_eq!((empty.height, empty.inner_nodes), (1, 0), "round {round}");
@@ -190,25 +190,25 @@ fn the_root_comes_down_amid_writes() {
 #[test]
 fn a_full_pool_refuses_and_takes_deletes() {
     let create = CreateOptions { max_bytes: 2 << 20, initial_bytes: 0 };
-    let planted =
-        Planted::<Process>::of(Pool::anonymous(&create).expect("memory"), Options::default());
+    let fixture =
+        Fixture::<Process>::of(Pool::anonymous(&create).expect("memory"), Options::default());
     let mut count = 0u64;
     let refused = loop {
-        match planted.index.insert(&eight(count), &[count as u8; 40]) {
+        match fixture.index.insert(&eight(count), &[count as u8; 40]) {
             Ok(()) => count += 1,
             Err(error) => break error,
         }
     };
     assert!(matches!(refused, Error::Storage(_)), "{refused}");
-    assert_eq!(dump(&planted.index).len() as u64, count);
-    check(&planted);
+    assert_eq!(dump(&fixture.index).len() as u64, count);
+    check(&fixture);
     for number in 0..count {
-        assert!(planted.index.remove(&eight(number)).expect("a remove"), "{number}");
+        assert!(fixture.index.remove(&eight(number)).expect("a remove"), "{number}");
     }
     for number in 0..count / 2 {
-        planted.index.insert(&eight(number), &[1; 40]).expect("there is room again");
+        fixture.index.insert(&eight(number), &[1; 40]).expect("there is room again");
     }
-    check(&planted);
+    check(&fixture);
 }
 
 /// A thread stops for ever before any of its writes: the others continue.
@@ -216,11 +216,11 @@ fn a_full_pool_refuses_and_takes_deletes() {
 fn a_stopped_thread_holds_nobody_up() {
     type Domain = CutShort<true>;
     for writes in 0.. {
-        let planted = Planted::<Domain>::anonymous(small_nodes());
+        let fixture = Fixture::<Domain>::anonymous(small_nodes());
         for number in 0..6u64 {
-            planted.index.insert(&eight(number * 10), &eight(1)).expect("an insert");
+            fixture.index.insert(&eight(number * 10), &eight(1)).expect("an insert");
         }
-        let tree = planted.index.clone();
+        let tree = fixture.index.clone();
         // It splits a leaf, updates a value in a block, and deletes.
         let is_done = run_until_stopped(writes, move || {
             tree.insert(&eight(15), &eight(2)).expect("an insert");
@@ -228,16 +228,16 @@ fn a_stopped_thread_holds_nobody_up() {
             assert!(tree.remove(&eight(30)).expect("a remove"));
         });
         for number in 0..60u64 {
-            tree_goes_on(&planted.index, number);
+            tree_goes_on(&fixture.index, number);
         }
         let mut last = None;
-        let mut cursor = planted.index.scan(KeyRange::all(), Order::Descending).expect("a scan");
+        let mut cursor = fixture.index.scan(KeyRange::all(), Order::Descending).expect("a scan");
         while let Some((key, _)) = cursor.next().expect("a record") {
             assert!(last.as_deref().is_none_or(|last| last > key), "out of order");
             last = Some(key.to_vec());
         }
         if is_done {
-            check(&planted);
+            check(&fixture);
             assert!(writes > 30, "{writes}");
             return;
         }
@@ -256,15 +256,15 @@ fn scans_in_a_full_pool_pass_a_stopped_thread() {
     ];
     for write in writes {
         for stopped_before in 0.. {
-            let planted = Planted::<CutShort<true>>::anonymous(small_nodes());
+            let fixture = Fixture::<CutShort<true>>::anonymous(small_nodes());
             for number in 0..7u64 {
-                planted.index.insert(&eight(number * 10), &eight(1)).expect("an insert");
+                fixture.index.insert(&eight(number * 10), &eight(1)).expect("an insert");
             }
-            let tree = planted.index.clone();
+            let tree = fixture.index.clone();
             let is_done = run_until_stopped(stopped_before, move || write(&tree));
             refuse(Resource::Block, 0, u64::MAX, || {
                 let stays = [0, 10, 40, 50, 60].map(|key| (eight(key).to_vec(), eight(1).to_vec()));
-                let found = dump(&planted.index);
+                let found = dump(&fixture.index);
                 assert!(
                     stays.iter().all(|(key, value)| found.get(key) == Some(value)),
                     "{found:?}"
@@ -291,15 +291,15 @@ fn tree_goes_on(tree: &pando_nbtree::NbTree<CutShort<true>>, number: u64) {
 /// nothing behind for the next one at its place.
 #[test]
 fn handles_share_a_tree_and_a_dropped_map_is_gone() {
-    let planted = Planted::<Process>::in_file(small_nodes());
-    let catalog = &planted.index.catalog;
+    let fixture = Fixture::<Process>::in_file(small_nodes());
+    let catalog = &fixture.index.catalog;
     let other = catalog.find_index::<NbTrees>(NAME).expect("a map").expect("is there");
     for number in 0..500 {
-        let tree = if number % 2 == 0 { &other } else { &planted.index };
+        let tree = if number % 2 == 0 { &other } else { &fixture.index };
         tree.insert(&eight(number), &eight(number)).expect("an insert");
     }
-    assert_eq!(dump(&other), dump(&planted.index));
-    planted.drop_map(NAME);
+    assert_eq!(dump(&other), dump(&fixture.index));
+    fixture.drop_map(NAME);
     let again = catalog.find_or_create_index::<NbTrees>(NAME, small_nodes()).expect("a map");
     assert_eq!(again.len().expect("counts"), 0);
     again.insert(&eight(1), &eight(1)).expect("an insert");
@@ -340,14 +340,14 @@ fn what_may_be_lost_is_written_back_by_who_reads_it() {
             for paused_before in 1.. {
                 let create = CreateOptions { max_bytes: 4 << 20, ..CreateOptions::default() };
                 let pool = Pool::anonymous(&create).expect("memory");
-                let planted = Planted::<WithWriteBack>::of(pool, small_nodes());
-                planted.index.insert(&eight(3), &[1; 30]).expect("is new");
-                planted.index.insert(&eight(5), &eight(1)).expect("is new");
-                let before = look(&planted.index);
-                let tree = planted.index.clone();
+                let fixture = Fixture::<WithWriteBack>::of(pool, small_nodes());
+                fixture.index.insert(&eight(3), &[1; 30]).expect("is new");
+                fixture.index.insert(&eight(5), &eight(1)).expect("is new");
+                let before = look(&fixture.index);
+                let tree = fixture.index.clone();
                 let victim = Paused::start(paused_before, move || write(&tree));
                 let is_done = victim.is_done();
-                let (found, lines) = written_back(|| look(&planted.index));
+                let (found, lines) = written_back(|| look(&fixture.index));
                 if !is_done && found != before {
                     seen_undone += 1;
                     assert!(!lines.is_empty(), "{what}, before write {paused_before}, by {by}");
@@ -369,13 +369,13 @@ fn what_may_be_lost_is_written_back_by_who_reads_it() {
 fn a_replacement_writes_back_the_words_that_logs_need() {
     let mut seen = 0;
     for paused_before in 1.. {
-        let planted = Planted::<CutShort<true>>::anonymous(small_nodes());
+        let fixture = Fixture::<CutShort<true>>::anonymous(small_nodes());
         for number in 0..6 {
-            planted.index.insert(&eight(10 * number), &eight(number)).expect("is new");
+            fixture.index.insert(&eight(10 * number), &eight(number)).expect("is new");
         }
-        let leaf = planted.index.audit().expect("audits").blocks[0];
+        let leaf = fixture.index.audit().expect("audits").blocks[0];
         let words = || -> Vec<u64> {
-            let words = planted.pool.words(leaf.off, leaf.bytes / 8);
+            let words = fixture.pool.words(leaf.off, leaf.bytes / 8);
             (0..leaf.bytes / 8).map(|index| words.load(index, Ordering::Relaxed)).collect()
         };
         // A slot's value follows its key.
@@ -384,10 +384,10 @@ fn a_replacement_writes_back_the_words_that_logs_need() {
             words[words.iter().position(|&word| word == 20).expect("the key's slot") + 1]
         };
         let before = value_word();
-        let tree = planted.index.clone();
+        let tree = fixture.index.clone();
         let victim = Paused::start(paused_before, move || tree.update(&eight(20), &[3; 30]));
         let (is_done, word) = (victim.is_done(), value_word());
-        let insert = || planted.index.insert(&eight(15), &eight(2)).expect("is new");
+        let insert = || fixture.index.insert(&eight(15), &eight(2)).expect("is new");
         let ((), lines) = written_back(insert);
         if !is_done && word != before {
             seen += 1;
@@ -398,7 +398,7 @@ fn a_replacement_writes_back_the_words_that_logs_need() {
             assert!(named >= 2, "before write {paused_before}: {named}");
         }
         victim.resume().expect("is there");
-        check(&planted);
+        check(&fixture);
         if is_done {
             break;
         }
@@ -407,14 +407,14 @@ fn a_replacement_writes_back_the_words_that_logs_need() {
 }
 
 /// A small pool, with one leaf whose slots are all claimed: by the even keys below twelve.
-fn with_a_full_leaf() -> crate::common::Planted<CutShort<true>> {
+fn with_a_full_leaf() -> crate::common::Fixture<CutShort<true>> {
     let create = CreateOptions { max_bytes: 4 << 20, ..CreateOptions::default() };
     let pool = Pool::anonymous(&create).expect("memory");
-    let planted = Planted::<CutShort<true>>::of(pool, small_nodes());
+    let fixture = Fixture::<CutShort<true>>::of(pool, small_nodes());
     for number in 0..6 {
-        planted.index.insert(&eight(2 * number), &eight(number)).expect("is new");
+        fixture.index.insert(&eight(2 * number), &eight(number)).expect("is new");
     }
-    planted
+    fixture
 }
 
 /// Threads that claim a leaf's slots, and one that finds none free, could delay each other for
@@ -425,25 +425,25 @@ fn a_leaf_is_replaced_with_the_record_that_had_no_slot() {
     for value_bytes in [8, 30] {
         let mut seen_undone = 0;
         for paused_before in 1.. {
-            let planted = with_a_full_leaf();
-            let first_leaf = |planted: &crate::common::Planted<CutShort<true>>| {
-                planted.index.audit().expect("audits").blocks[0].off
+            let fixture = with_a_full_leaf();
+            let first_leaf = |fixture: &crate::common::Fixture<CutShort<true>>| {
+                fixture.index.audit().expect("audits").blocks[0].off
             };
-            let before = first_leaf(&planted);
-            let tree = planted.index.clone();
+            let before = first_leaf(&fixture);
+            let tree = fixture.index.clone();
             let value = vec![7; value_bytes];
             let victim = Paused::start(paused_before, move || tree.insert(&eight(5), &value));
             let is_done = victim.is_done();
-            if first_leaf(&planted) != before {
+            if first_leaf(&fixture) != before {
                 // Gets may not find it until a thread publishes the new leaf, as this does.
-                let again = planted.index.insert(&eight(5), &[]);
+                let again = fixture.index.insert(&eight(5), &[]);
                 assert!(matches!(again, Err(Error::KeyExists)), "before write {paused_before}");
-                assert!(planted.index.get(&eight(5)).expect("reads").is_some());
+                assert!(fixture.index.get(&eight(5)).expect("reads").is_some());
                 seen_undone += u64::from(!is_done);
             }
             victim.resume().expect("is new");
-            assert_eq!(dump(&planted.index).len(), 7);
-            check(&planted);
+            assert_eq!(dump(&fixture.index).len(), 7);
+            check(&fixture);
             if is_done {
                 break;
             }
@@ -469,12 +469,12 @@ fn a_leaf_is_replaced_with_the_change_of_a_closed_word() {
         for stopped_before in 1.. {
             let mut is_over = false;
             for paused_before in (1 + stopped_before % 3..).step_by(3) {
-                let planted = with_a_full_leaf();
-                planted.index.update(&eight(4), &[4; 30]).expect("is there");
-                let records = dump(&planted.index);
-                let first_leaf = || planted.index.audit().expect("audits").blocks[0].off;
+                let fixture = with_a_full_leaf();
+                fixture.index.update(&eight(4), &[4; 30]).expect("is there");
+                let records = dump(&fixture.index);
+                let first_leaf = || fixture.index.audit().expect("audits").blocks[0].off;
                 let before = first_leaf();
-                let tree = planted.index.clone();
+                let tree = fixture.index.clone();
                 let other = Paused::start(stopped_before, move || {
                     tree.insert(&eight(5), &eight(5)).expect("is new");
                 });
@@ -484,13 +484,13 @@ fn a_leaf_is_replaced_with_the_change_of_a_closed_word() {
                     other.resume();
                     break;
                 }
-                let tree = planted.index.clone();
+                let tree = fixture.index.clone();
                 let victim = Paused::start(paused_before, move || change(&tree));
                 let is_done = victim.is_done();
                 if first_leaf() != before {
                     // Publishes the replacement.
-                    drop(planted.index.insert(&eight(11), &[]));
-                    let now = dump(&planted.index);
+                    drop(fixture.index.insert(&eight(11), &[]));
+                    let now = dump(&fixture.index);
                     let is_made = records.iter().any(|(key, value)| now.get(key) != Some(value));
                     let is_inserted = now.contains_key(&eight(5)[..]);
                     let at = format!("{stopped_before}, {paused_before}: {now:?}");
@@ -499,7 +499,7 @@ fn a_leaf_is_replaced_with_the_change_of_a_closed_word() {
                 }
                 assert!(victim.resume(), "{stopped_before}, {paused_before}");
                 other.resume();
-                check(&planted);
+                check(&fixture);
                 if is_done {
                     break;
                 }
@@ -517,14 +517,14 @@ fn a_leaf_is_replaced_with_the_change_of_a_closed_word() {
 #[test]
 fn a_delete_that_goes_along_takes_no_more_room_than_it_gives_back() {
     for paused_before in 1.. {
-        let planted = with_a_full_leaf();
-        let tree = planted.index.clone();
+        let fixture = with_a_full_leaf();
+        let tree = fixture.index.clone();
         let victim = Paused::start(paused_before, move || tree.insert(&eight(5), &eight(5)));
         let is_done = victim.is_done();
-        let (removed, _) = refuse(Resource::Block, 1, u64::MAX, || planted.index.remove(&eight(4)));
+        let (removed, _) = refuse(Resource::Block, 1, u64::MAX, || fixture.index.remove(&eight(4)));
         assert!(removed.expect("removes"), "before write {paused_before}");
         victim.resume().expect("is new");
-        check(&planted);
+        check(&fixture);
         if is_done {
             break;
         }

@@ -9,7 +9,7 @@ use pando_tree::maps::{IndexKind, Tree};
 use pando_tree::testing::{one_in, read_after_a_kill, rewritten_under_scans};
 
 use crate::common::watchdog::within_bounds;
-use crate::common::{Planted, small_values};
+use crate::common::{Fixture, small_values};
 
 /// Longer than a value inside a node.
 const LONG_BYTES: usize = 40;
@@ -23,7 +23,7 @@ fn a_level_at_a_time() -> Options {
 fn of_both_styles(test: fn(One<'_>)) {
     fn of<K: IndexKind<Options = Options>>(test: fn(One<'_>)) {
         test(&|there, act, others, access| {
-            one_in::<K>(Planted::anonymous(a_level_at_a_time()), there, act, others, access)
+            one_in::<K>(Fixture::anonymous(a_level_at_a_time()), there, act, others, access)
         });
     }
     within_bounds("PMwCAS", move || of::<SkipLists>(test));
@@ -66,9 +66,9 @@ fn towers_that_are_raised_and_lowered() {
 /// Between two nodes, and behind all: with heights that one operation can neither link nor remove.
 fn high_keys() -> [u64; 2] {
     let is_high = |&key: &u64| {
-        let planted = Planted::<pando_pmem::Process, SkipLists>::anonymous(a_level_at_a_time());
-        pando_index::RangeIndex::insert(&planted.index, &key.to_be_bytes(), b"").expect("inserts");
-        planted.index.audit().expect("audits").stat.height > 4
+        let fixture = Fixture::<pando_pmem::Process, SkipLists>::anonymous(a_level_at_a_time());
+        pando_index::RangeIndex::insert(&fixture.index, &key.to_be_bytes(), b"").expect("inserts");
+        fixture.index.audit().expect("audits").stat.height > 4
     };
     let high = |mut keys: std::ops::Range<u64>| keys.find(is_high).expect("one in sixteen is");
     [high(51..110), high(1_000..2_000)]

@@ -1,6 +1,6 @@
 //! The conformance suite, in both domains, with values inside and outside of nodes.
 
-use crate::common::{Planted, small_values};
+use crate::common::{Fixture, small_values};
 use pando_pmem::{Adr, Process};
 use pando_skiplist::{CasSkipLists, Options, SkipLists};
 use pando_tree::maps::IndexKind;
@@ -9,13 +9,13 @@ use pando_tree::maps::IndexKind;
 const SCALE: f64 = 0.4;
 
 /// A list in process memory.
-fn list<K: IndexKind<Options = Options>>(options: Options) -> Planted<Process, K> {
-    Planted::anonymous(options).scaled(SCALE)
+fn list<K: IndexKind<Options = Options>>(options: Options) -> Fixture<Process, K> {
+    Fixture::anonymous(options).scaled(SCALE)
 }
 
 pando_index::conformance_suite! {
     defaults => || list::<SkipLists>(Options::default());
-    process => || Planted::<Process>::in_file(small_values()).scaled(SCALE);
-    adr => || Planted::<Adr>::in_file(small_values()).scaled(SCALE);
+    process => || Fixture::<Process>::in_file(small_values()).scaled(SCALE);
+    adr => || Fixture::<Adr>::in_file(small_values()).scaled(SCALE);
     cas => || list::<CasSkipLists>(small_values());
 }

@@ -14,7 +14,7 @@ use pando_pmem::{Adr, Domain};
 use pando_tree::testing::read_after_a_kill;
 use pando_wbtree::{NodeKind, Options, WbTree, WbTrees};
 
-use crate::common::{Planted, check, dump, small_fixed, small_nodes};
+use crate::common::{Fixture, check, dump, small_fixed, small_nodes};
 
 #[derive(Clone, Copy, Debug)]
 enum Act {
@@ -68,26 +68,26 @@ fn records<D: Domain>(tree: &WbTree<D>) -> Model {
 /// One act, with other operations before one of its accesses, in a tree with these records; returns
 /// whether it has so many accesses.
 fn one_between(options: Options, there: &[Act], act: Act, others: &[Act], access: u64) -> bool {
-    let planted = Planted::<CutShort<true>>::anonymous(options);
+    let fixture = Fixture::<CutShort<true>>::anonymous(options);
     let mut model = Model::new();
     // By a thread that ends, so that the other threads continue with its slabs, and use the blocks
     // that they free.
     std::thread::scope(|scope| {
         scope.spawn(|| {
             for &act in there {
-                assert_eq!(on_tree(&planted.index, act), on_model(&mut model, act));
+                assert_eq!(on_tree(&fixture.index, act), on_model(&mut model, act));
             }
         });
     });
-    let (tree, others_done) = (planted.index.clone(), others.to_vec());
+    let (tree, others_done) = (fixture.index.clone(), others.to_vec());
     let meanwhile = move || {
         for act in others_done {
             on_tree(&tree, act);
         }
     };
     let mut answer = None;
-    let is_between = between(access, meanwhile, || answer = Some(on_tree(&planted.index, act)));
-    let found = (answer.expect("an answer"), records(&planted.index));
+    let is_between = between(access, meanwhile, || answer = Some(on_tree(&fixture.index, act)));
+    let found = (answer.expect("an answer"), records(&fixture.index));
     let do_others = |model: &mut Model| {
         for &other in others {
             on_model(model, other);
@@ -104,7 +104,7 @@ fn one_between(options: Options, there: &[Act], act: Act, others: &[Act], access
         found == (as_first, first) || is_between && found == (as_last, last),
         "{options:?}: {act:?} with {others:?} before its access {access}: {found:?}"
     );
-    check(&planted);
+    check(&fixture);
     is_between
 }
 
@@ -226,18 +226,18 @@ fn scans_of_cells_that_are_used_again() {
     for leaf in KINDS {
         for order in [Order::Ascending, Order::Descending] {
             for access in 0.. {
-                let planted = Planted::<CutShort<true>>::anonymous(small_fixed(leaf));
+                let fixture = Fixture::<CutShort<true>>::anonymous(small_fixed(leaf));
                 for act in inserts(1..4) {
-                    on_tree(&planted.index, act);
+                    on_tree(&fixture.index, act);
                 }
-                let tree = planted.index.clone();
+                let tree = fixture.index.clone();
                 let meanwhile = move || {
                     on_tree(&tree, Act::Remove(10));
                     on_tree(&tree, Act::Insert(25, 1));
                 };
                 let mut found = Vec::new();
                 let is_between = between(access, meanwhile, || {
-                    let mut cursor = planted.index.scan(KeyRange::all(), order).expect("a scan");
+                    let mut cursor = fixture.index.scan(KeyRange::all(), order).expect("a scan");
                     while let Some((key, _)) = cursor.next().expect("a record") {
                         found.push(u64::from_be_bytes(key.try_into().expect("eight bytes")));
                     }
@@ -260,10 +260,10 @@ fn scans_of_cells_that_are_used_again() {
 fn full_leaves_rewritten_under_scans() {
     for leaf in KINDS {
         let fresh = || {
-            let planted =
-                Planted::<CutShort<true>>::anonymous(Options { leaf, ..Options::default() });
-            let handle: Arc<dyn RangeIndex> = Arc::new(planted.index.clone());
-            (planted, handle)
+            let fixture =
+                Fixture::<CutShort<true>>::anonymous(Options { leaf, ..Options::default() });
+            let handle: Arc<dyn RangeIndex> = Arc::new(fixture.index.clone());
+            (fixture, handle)
         };
         let interrupt = |first, every, step, work: &mut dyn FnMut()| {
             between_each(first, every, step, work);
@@ -289,11 +289,11 @@ fn scans_among_splits_merges_and_copies() {
         for others in [&splits, &merges, &copies, &both, &twice] {
             for order in [Order::Ascending, Order::Descending] {
                 for access in 0.. {
-                    let planted = Planted::<CutShort<true>>::anonymous(small_fixed(leaf));
+                    let fixture = Fixture::<CutShort<true>>::anonymous(small_fixed(leaf));
                     for act in inserts(0..32) {
-                        on_tree(&planted.index, act);
+                        on_tree(&fixture.index, act);
                     }
-                    let (tree, others_done) = (planted.index.clone(), others.clone());
+                    let (tree, others_done) = (fixture.index.clone(), others.clone());
                     let meanwhile = move || {
                         for act in others_done {
                             on_tree(&tree, act);
@@ -302,7 +302,7 @@ fn scans_among_splits_merges_and_copies() {
                     let mut found = Vec::new();
                     let is_between = between(access, meanwhile, || {
                         let mut cursor =
-                            planted.index.scan(KeyRange::all(), order).expect("a scan");
+                            fixture.index.scan(KeyRange::all(), order).expect("a scan");
                         while let Some((key, _)) = cursor.next().expect("a record") {
                             found.push(u64::from_be_bytes(key.try_into().expect("eight bytes")));
                         }
@@ -318,7 +318,7 @@ fn scans_among_splits_merges_and_copies() {
                     for number in (0..320).step_by(10).filter(|&number| !is_removed(number)) {
                         assert!(found.binary_search(&number).is_ok(), "{number} is lost: {label}");
                     }
-                    check(&planted);
+                    check(&fixture);
                     if !is_between {
                         break;
                     }
@@ -335,12 +335,12 @@ fn who_reads_an_undurable_state_makes_it_durable() {
     for leaf in KINDS {
         let mut is_seen = false;
         for writes in 0.. {
-            let planted = Planted::<CutShort<true>>::anonymous(small_fixed(leaf));
-            on_tree(&planted.index, Act::Insert(10, 1));
-            let tree = planted.index.clone();
+            let fixture = Fixture::<CutShort<true>>::anonymous(small_fixed(leaf));
+            on_tree(&fixture.index, Act::Insert(10, 1));
+            let tree = fixture.index.clone();
             let paused = Paused::start(writes, move || on_tree(&tree, Act::Upsert(10, 2)));
             let is_over = paused.is_done();
-            let ((_, found), lines) = written_back(|| on_tree(&planted.index, Act::Get(10)));
+            let ((_, found), lines) = written_back(|| on_tree(&fixture.index, Act::Get(10)));
             if found == Some(2) && !is_seen {
                 // The writer has swapped the state and will write the next word.
                 is_seen = true;
@@ -361,8 +361,8 @@ fn who_reads_an_undurable_state_makes_it_durable() {
 fn merges_pass_over_no_node_that_is_not_posted() {
     for leaf in KINDS {
         for granted in 0..12 {
-            let planted = Planted::<Adr>::anonymous(small_nodes(leaf));
-            let tree = &planted.index;
+            let fixture = Fixture::<Adr>::anonymous(small_nodes(leaf));
+            let tree = &fixture.index;
             let mut model = Model::new();
             let mut both = |act| {
                 let answer = on_tree(tree, act);
@@ -378,7 +378,7 @@ fn merges_pass_over_no_node_that_is_not_posted() {
             for number in (0..24).rev().step_by(2).chain((0..24).step_by(2)) {
                 both(Act::Remove(number * 10));
             }
-            check(&planted);
+            check(&fixture);
             assert!(records(tree) == model, "{leaf:?}, {granted} blocks");
         }
     }

@@ -5,7 +5,7 @@ use pando_index::RangeIndex;
 use pando_pmem::counting::{Counting, Counts, measure};
 use pando_wbtree::{NodeKind, Options, RecordBytes};
 
-use crate::common::Planted;
+use crate::common::Fixture;
 
 fn key(place: u64) -> u64 {
     place * 10 + 10
@@ -20,8 +20,8 @@ fn ours_take_two_fences_to_insert_and_one_to_delete() {
     for leaf in [NodeKind::SlotBitmap, NodeKind::BitmapOnly, NodeKind::SlotOnly] {
         let m = if leaf == NodeKind::SlotOnly { 4 } else { 21 };
         let options = Options { leaf, records: RecordBytes::Fixed, ..Options::default() };
-        let planted = Planted::<Counting>::anonymous(options);
-        let tree = &planted.index;
+        let fixture = Fixture::<Counting>::anonymous(options);
+        let tree = &fixture.index;
         for place in 0..m {
             tree.insert(&key(place).to_be_bytes(), &[1; 8]).expect("an answer");
         }
@@ -48,10 +48,10 @@ fn ours_take_two_fences_to_insert_and_one_to_delete() {
 fn two_of_three_inserts_take_one_fence() {
     let options =
         Options { leaf: NodeKind::BitmapOnly, records: RecordBytes::Fixed, ..Options::default() };
-    let planted = Planted::<Counting>::anonymous(options);
+    let fixture = Fixture::<Counting>::anonymous(options);
     let mut counts = Vec::new();
     for place in 0..21 {
-        let insert = || planted.index.insert(&key(place * 8 % 21).to_be_bytes(), &[1; 8]);
+        let insert = || fixture.index.insert(&key(place * 8 % 21).to_be_bytes(), &[1; 8]);
         let (answer, found) = measure(insert);
         answer.expect("an answer");
         let is_near = place % 3 != 2;
@@ -73,8 +73,8 @@ fn two_of_three_inserts_take_one_fence() {
 fn scans_backwards_cost_what_scans_forwards_do() {
     use pando_index::{KeyRange, Order};
     let options = Options { records: RecordBytes::Fixed, ..Options::default() };
-    let planted = Planted::<Counting>::anonymous(options);
-    let tree = &planted.index;
+    let fixture = Fixture::<Counting>::anonymous(options);
+    let tree = &fixture.index;
     for place in 0..3_000 {
         tree.insert(&(place * 1_237 % 3_000_u64).to_be_bytes(), &[1; 8]).expect("an answer");
     }
@@ -103,18 +103,18 @@ fn a_split_changes_one_word_of_one_leaf_more() {
     use pando_tree::maps::Tree;
     for leaf in [NodeKind::SlotBitmap, NodeKind::BitmapOnly] {
         let options = Options { leaf, records: RecordBytes::Fixed, ..Options::default() };
-        let planted = Planted::<Counting>::anonymous(options);
+        let fixture = Fixture::<Counting>::anonymous(options);
         let mut splits = [Vec::new(), Vec::new()];
         // If the right leaf is the last one, there is no leaf to the right of it.
         let shape = || {
-            let stat = planted.index.audit().expect("audits").stat;
+            let stat = fixture.index.audit().expect("audits").stat;
             (stat.inner_nodes, stat.leaves)
         };
         for (place, splits) in splits.iter_mut().enumerate() {
             for number in 0..200_u64 {
                 let number = if place == 0 { 1_000_000 + number } else { 999_999 - number };
                 let (inner_nodes, leaves) = shape();
-                let insert = || planted.index.insert(&number.to_be_bytes(), &[1; 8]);
+                let insert = || fixture.index.insert(&number.to_be_bytes(), &[1; 8]);
                 let (answer, counts) = measure(insert);
                 answer.expect("an answer");
                 if inner_nodes > 0 && shape() == (inner_nodes, leaves + 1) {

@@ -10,42 +10,42 @@ use pando_pmem::testing::watchdog::within_bounds;
 use pando_tree::maps::{Audit, Tree};
 use pando_wbtree::{NodeKind, Options, WbTrees};
 
-use crate::common::{NAME, Planted, check, slotted, small_fixed, small_nodes, small_trees};
+use crate::common::{Fixture, NAME, check, slotted, small_fixed, small_nodes, small_trees};
 
 const STATE: u64 = 0;
 const HEADER: u64 = 16;
 const LEFT: u64 = 24;
 
 /// A tree of few records, with two levels and more.
-fn with_records(options: Options, records: u64) -> Planted<Process> {
-    let planted = Planted::<Process>::anonymous(options);
+fn with_records(options: Options, records: u64) -> Fixture<Process> {
+    let fixture = Fixture::<Process>::anonymous(options);
     for number in 0..records {
         let key = (number * 29 % records * 2).to_be_bytes();
-        planted.index.insert(&key, &[7; 8]).expect("an insert");
+        fixture.index.insert(&key, &[7; 8]).expect("an insert");
     }
-    check(&planted);
-    planted
+    check(&fixture);
+    fixture
 }
 
-fn load(planted: &Planted<Process>, off: u64) -> u64 {
-    planted.pool.word(off).load(Ordering::Acquire)
+fn load(fixture: &Fixture<Process>, off: u64) -> u64 {
+    fixture.pool.word(off).load(Ordering::Acquire)
 }
 
-fn store(planted: &Planted<Process>, off: u64, word: u64) {
-    planted.pool.word(off).store(word, Ordering::Release);
+fn store(fixture: &Fixture<Process>, off: u64, word: u64) {
+    fixture.pool.word(off).store(word, Ordering::Release);
 }
 
-fn walk(planted: &Planted<Process>) -> Audit {
-    planted.index.audit().expect("walks")
+fn walk(fixture: &Fixture<Process>) -> Audit {
+    fixture.index.audit().expect("walks")
 }
 
 /// The nodes of a level, by their headers.
-fn nodes(planted: &Planted<Process>, level: u64) -> Vec<u64> {
+fn nodes(fixture: &Fixture<Process>, level: u64) -> Vec<u64> {
     let is_one = |off: &u64| {
-        let header = load(planted, off + HEADER);
+        let header = load(fixture, off + HEADER);
         header >> 56 == 0x79 && header >> 48 & 0xFF == level
     };
-    walk(planted).blocks.iter().map(|block| block.off).filter(is_one).collect()
+    walk(fixture).blocks.iter().map(|block| block.off).filter(is_one).collect()
 }
 
 /// A cell has the child of a cell to its right: the fences still lead to all nodes, but some keys
@@ -53,63 +53,63 @@ fn nodes(planted: &Planted<Process>, level: u64) -> Vec<u64> {
 #[test]
 fn two_cells_that_lead_to_one_child_are_seen() {
     for options in [small_fixed(NodeKind::SlotBitmap), small_nodes(NodeKind::SlotBitmap)] {
-        let planted = with_records(options, 60);
+        let fixture = with_records(options, 60);
         let cell_words = if options.is_variable() { 3 } else { 2 };
-        let parents = nodes(&planted, 1);
+        let parents = nodes(&fixture, 1);
         // The live cells of all of them, by their children's words.
         let mut links = Vec::new();
         for parent in parents {
-            let live = load(&planted, parent + STATE) & ((1 << 38) - 1);
+            let live = load(&fixture, parent + STATE) & ((1 << 38) - 1);
             let cells = (0..38).filter(|cell| live >> cell & 1 != 0);
             links.extend(cells.map(|cell| parent + 64 + (cell + 1) * cell_words * 8 - 8));
         }
         assert!(links.len() > 8, "{}", links.len());
         for &link in &links {
-            let undamaged = load(&planted, link);
+            let undamaged = load(&fixture, link);
             for &other in links.iter().filter(|&&other| other != link) {
-                store(&planted, link, load(&planted, other));
-                assert!(!walk(&planted).is_consistent(), "{options:?}: {link:#x} as {other:#x}");
+                store(&fixture, link, load(&fixture, other));
+                assert!(!walk(&fixture).is_consistent(), "{options:?}: {link:#x} as {other:#x}");
             }
-            store(&planted, link, undamaged);
+            store(&fixture, link, undamaged);
         }
-        check(&planted);
+        check(&fixture);
     }
 }
 
 /// A map of an earlier build is refused at opening, with the reason, and not reported as damaged.
 #[test]
 fn a_map_of_an_earlier_layout_is_refused() {
-    let planted = with_records(small_fixed(NodeKind::BitmapOnly), 40);
-    let levels = (0..8).rev().map(|level| nodes(&planted, level));
+    let fixture = with_records(small_fixed(NodeKind::BitmapOnly), 40);
+    let levels = (0..8).rev().map(|level| nodes(&fixture, level));
     let root = levels.flatten().next().expect("a root");
-    let header = load(&planted, root + HEADER);
-    store(&planted, root + HEADER, header ^ (0x78 ^ 0x79) << 56);
-    let refused = planted.index.catalog.find_index::<WbTrees>(NAME).expect_err("a refusal");
+    let header = load(&fixture, root + HEADER);
+    store(&fixture, root + HEADER, header ^ (0x78 ^ 0x79) << 56);
+    let refused = fixture.index.catalog.find_index::<WbTrees>(NAME).expect_err("a refusal");
     assert!(refused.to_string().contains("of an earlier layout"), "{refused}");
-    assert!(!walk(&planted).is_consistent());
-    store(&planted, root + HEADER, header);
-    assert!(planted.index.catalog.find_index::<WbTrees>(NAME).is_ok());
-    check(&planted);
+    assert!(!walk(&fixture).is_consistent());
+    store(&fixture, root + HEADER, header);
+    assert!(fixture.index.catalog.find_index::<WbTrees>(NAME).is_ok());
+    check(&fixture);
 }
 
 /// A pointer to the left that leads to a wrong leaf.
 #[test]
 fn a_pointer_to_another_leaf_is_seen() {
     for leaf in [NodeKind::SlotBitmap, NodeKind::BitmapOnly, NodeKind::SlotOnly] {
-        let planted = with_records(small_fixed(leaf), 40);
-        let leaves = nodes(&planted, 0);
-        for &off in leaves.iter().chain(&nodes(&planted, 1)) {
-            let undamaged = load(&planted, off + LEFT);
+        let fixture = with_records(small_fixed(leaf), 40);
+        let leaves = nodes(&fixture, 0);
+        for &off in leaves.iter().chain(&nodes(&fixture, 1)) {
+            let undamaged = load(&fixture, off + LEFT);
             for other in leaves.iter().copied().chain([0]).filter(|&other| other != undamaged) {
-                store(&planted, off + LEFT, other);
-                assert!(!walk(&planted).is_consistent(), "{leaf:?}: {off:#x} to {other:#x}");
+                store(&fixture, off + LEFT, other);
+                assert!(!walk(&fixture).is_consistent(), "{leaf:?}: {off:#x} to {other:#x}");
                 // Only zero is accepted: the fence of any other leaf shows that the pointer is
                 // wrong.
-                assert!(other == 0 || is_usable(&planted), "{leaf:?}: {off:#x} to {other:#x}");
+                assert!(other == 0 || is_usable(&fixture), "{leaf:?}: {off:#x} to {other:#x}");
             }
-            store(&planted, off + LEFT, undamaged);
+            store(&fixture, off + LEFT, undamaged);
         }
-        check(&planted);
+        check(&fixture);
     }
 }
 
@@ -131,17 +131,17 @@ fn a_pointer_that_leads_nowhere_ends_in_no_panic_and_no_loop() {
                 |_| (1 << 45) - 64,
             ];
             for damage in damages {
-                let planted = with_records(small_fixed(leaf), 40);
-                let at = nodes(&planted, 0)[2] + LEFT;
-                store(&planted, at, damage(load(&planted, at)));
-                let found = load(&planted, at);
-                assert!(is_usable(&planted), "{leaf:?}: {found:#x}");
+                let fixture = with_records(small_fixed(leaf), 40);
+                let at = nodes(&fixture, 0)[2] + LEFT;
+                store(&fixture, at, damage(load(&fixture, at)));
+                let found = load(&fixture, at);
+                assert!(is_usable(&fixture), "{leaf:?}: {found:#x}");
                 for number in 0..80u64 {
                     // A refusal must name this damage.
-                    let _ = planted.index.insert(&(2 * number + 1).to_be_bytes(), &[8; 8]);
+                    let _ = fixture.index.insert(&(2 * number + 1).to_be_bytes(), &[8; 8]);
                 }
                 for number in 0..160u64 {
-                    let _ = planted.index.remove(&number.to_be_bytes());
+                    let _ = fixture.index.remove(&number.to_be_bytes());
                 }
             }
         });
@@ -166,7 +166,7 @@ fn a_state_that_says_dead_ends_in_no_panic_and_no_loop() {
     }
 }
 
-fn sixty(options: Options) -> Planted<Process> {
+fn sixty(options: Options) -> Fixture<Process> {
     with_records(options, 60)
 }
 
@@ -174,10 +174,10 @@ fn end_beside_a_damaged_state(options: Options, level: u64, bit: u32) {
     use pando_index::Order::{Ascending, Descending};
     let count = nodes(&sixty(options), level).len();
     for place in [0, count / 2, count - 1] {
-        let planted = sixty(options);
-        let tree = &planted.index;
-        let off = nodes(&planted, level)[place];
-        store(&planted, off + STATE, load(&planted, off + STATE) ^ 1 << bit);
+        let fixture = sixty(options);
+        let tree = &fixture.index;
+        let off = nodes(&fixture, level)[place];
+        store(&fixture, off + STATE, load(&fixture, off + STATE) ^ 1 << bit);
         let mut errors = 0;
         let mut expect = |error: Option<pando_index::Error>| {
             if let Some(error) = error {
@@ -209,7 +209,7 @@ fn end_beside_a_damaged_state(options: Options, level: u64, bit: u32) {
             expect(tree.remove(&number.to_be_bytes()).err());
         }
         assert!(errors > 0, "{options:?}: bit {bit} of {off:#x}, of level {level}");
-        let guard = planted.pool.pin().expect("a pin");
+        let guard = fixture.pool.pin().expect("a pin");
         let entry = tree.catalog.maps(&guard).remove(0);
         drop(guard);
         // Damaged nodes are skipped.
@@ -218,11 +218,11 @@ fn end_beside_a_damaged_state(options: Options, level: u64, bit: u32) {
 }
 
 /// Checks that scans agree, and that gets find their records.
-fn is_usable(planted: &Planted<Process>) -> bool {
+fn is_usable(fixture: &Fixture<Process>) -> bool {
     use pando_index::Order::{Ascending, Descending};
     let keys = |order| {
         let mut keys = Vec::new();
-        let mut cursor = planted.index.scan(KeyRange::all(), order).expect("a scan");
+        let mut cursor = fixture.index.scan(KeyRange::all(), order).expect("a scan");
         while let Some((key, _)) = cursor.next().expect("a record") {
             keys.push(key.to_vec());
         }
@@ -232,14 +232,14 @@ fn is_usable(planted: &Planted<Process>) -> bool {
     descending.reverse();
     ascending == descending
         && ascending.is_sorted_by(|left, right| left < right)
-        && ascending.iter().all(|key| planted.index.get(key).expect("an answer").is_some())
+        && ascending.iter().all(|key| fixture.index.get(key).expect("an answer").is_some())
 }
 
 /// The words of all blocks of the tree, except those that no walk reads: claims, and bytes behind a
 /// key and a value.
-fn words(planted: &Planted<Process>, node_bytes: u64) -> Vec<u64> {
-    let audit = walk(planted);
-    let is_node = |off: u64| load(planted, off + HEADER) >> 56 == 0x79;
+fn words(fixture: &Fixture<Process>, node_bytes: u64) -> Vec<u64> {
+    let audit = walk(fixture);
+    let is_node = |off: u64| load(fixture, off + HEADER) >> 56 == 0x79;
     let words = audit.blocks.iter().flat_map(|block| {
         let bytes = if is_node(block.off) { node_bytes } else { 24 };
         (block.off..block.off + bytes).step_by(8)
@@ -251,17 +251,17 @@ fn words(planted: &Planted<Process>, node_bytes: u64) -> Vec<u64> {
 #[test]
 fn each_bit_is_seen_or_harmless() {
     for options in slotted() {
-        let planted = with_records(options, 20);
-        for off in words(&planted, u64::from(options.node_lines) * 64) {
-            let undamaged = load(&planted, off);
+        let fixture = with_records(options, 20);
+        for off in words(&fixture, u64::from(options.node_lines) * 64) {
+            let undamaged = load(&fixture, off);
             for bit in 0..64 {
-                store(&planted, off, undamaged ^ 1 << bit);
-                let is_passed = walk(&planted).is_consistent();
-                assert!(!is_passed || is_usable(&planted), "{options:?}: bit {bit} of {off:#x}");
+                store(&fixture, off, undamaged ^ 1 << bit);
+                let is_passed = walk(&fixture).is_consistent();
+                assert!(!is_passed || is_usable(&fixture), "{options:?}: bit {bit} of {off:#x}");
             }
-            store(&planted, off, undamaged);
+            store(&fixture, off, undamaged);
         }
-        check(&planted);
+        check(&fixture);
     }
 }
 
@@ -269,21 +269,21 @@ fn each_bit_is_seen_or_harmless() {
 #[test]
 fn each_word_of_another_is_seen_or_harmless() {
     for options in [small_fixed(NodeKind::SlotBitmap), small_nodes(NodeKind::SlotBitmap)] {
-        let planted = with_records(options, 16);
-        let words = words(&planted, u64::from(options.node_lines) * 64);
-        let mut contents: Vec<u64> = words.iter().map(|&off| load(&planted, off)).collect();
+        let fixture = with_records(options, 16);
+        let words = words(&fixture, u64::from(options.node_lines) * 64);
+        let mut contents: Vec<u64> = words.iter().map(|&off| load(&fixture, off)).collect();
         contents.push(0);
         contents.sort_unstable();
         contents.dedup();
         for off in words {
-            let undamaged = load(&planted, off);
+            let undamaged = load(&fixture, off);
             for &other in &contents {
-                store(&planted, off, other);
-                let is_passed = walk(&planted).is_consistent();
-                assert!(!is_passed || is_usable(&planted), "{options:?}: {off:#x} as {other:#x}");
+                store(&fixture, off, other);
+                let is_passed = walk(&fixture).is_consistent();
+                assert!(!is_passed || is_usable(&fixture), "{options:?}: {off:#x} as {other:#x}");
             }
-            store(&planted, off, undamaged);
+            store(&fixture, off, undamaged);
         }
-        check(&planted);
+        check(&fixture);
     }
 }

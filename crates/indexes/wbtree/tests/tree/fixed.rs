@@ -8,7 +8,7 @@ use pando_index::{Error, KeyRange, Order, RangeIndex, Upserted};
 use pando_pmem::{Adr, Domain, Process};
 use pando_wbtree::{NodeKind, Options, RecordBytes};
 
-use crate::common::{Planted, Records, check, dump, small_fixed};
+use crate::common::{Fixture, Records, check, dump, small_fixed};
 
 const KINDS: [NodeKind; 3] = [NodeKind::SlotBitmap, NodeKind::BitmapOnly, NodeKind::SlotOnly];
 
@@ -17,8 +17,8 @@ fn key(number: u64) -> [u8; 8] {
 }
 
 /// Random operations against a map, on so few keys that nodes split and merge all the time.
-fn follows_a_model<D: Domain>(planted: &Planted<D>, seed: u64, keys: u64, operations: u64) {
-    let tree = &planted.index;
+fn follows_a_model<D: Domain>(fixture: &Fixture<D>, seed: u64, keys: u64, operations: u64) {
+    let tree = &fixture.index;
     let mut random = Random::new(seed);
     let mut model: Records = BTreeMap::new();
     for step in 0..operations {
@@ -79,19 +79,19 @@ fn follows_a_model<D: Domain>(planted: &Planted<D>, seed: u64, keys: u64, operat
             _ => assert_eq!(tree.get(&key).expect("an answer").as_ref(), model.get(&key[..])),
         }
         if step.is_multiple_of(512) {
-            check(planted);
+            check(fixture);
         }
     }
     assert_eq!(dump(tree), model);
     assert_eq!(tree.len().expect("an answer"), model.len() as u64);
-    check(planted);
+    check(fixture);
 }
 
 #[test]
 fn small_nodes_follow_a_model() {
     for leaf in KINDS {
-        let planted = Planted::<Adr>::anonymous(small_fixed(leaf));
-        follows_a_model(&planted, 7, 90, 12_000);
+        let fixture = Fixture::<Adr>::anonymous(small_fixed(leaf));
+        follows_a_model(&fixture, 7, 90, 12_000);
     }
 }
 
@@ -100,8 +100,8 @@ fn usual_nodes_follow_a_model() {
     for leaf in KINDS {
         let options =
             Options { leaf, records: RecordBytes::Fixed, node_versions: 99, ..Options::default() };
-        let planted = Planted::<Process>::anonymous(options);
-        follows_a_model(&planted, 8, 2000, 30_000);
+        let fixture = Fixture::<Process>::anonymous(options);
+        follows_a_model(&fixture, 8, 2000, 30_000);
     }
 }
 
@@ -111,10 +111,10 @@ fn usual_nodes_follow_a_model() {
 fn threads_find_their_own_records() {
     const THREADS: u64 = 3;
     for leaf in KINDS {
-        let planted = Planted::<Adr>::anonymous(small_fixed(leaf));
+        let fixture = Fixture::<Adr>::anonymous(small_fixed(leaf));
         std::thread::scope(|scope| {
             for thread in 0..THREADS {
-                let tree = &planted.index;
+                let tree = &fixture.index;
                 scope.spawn(move || {
                     let mut random = Random::new(thread + 1);
                     let mut model: Records = BTreeMap::new();
@@ -148,8 +148,8 @@ fn threads_find_their_own_records() {
                 });
             }
         });
-        dump(&planted.index);
-        check(&planted);
+        dump(&fixture.index);
+        check(&fixture);
     }
 }
 
@@ -157,8 +157,8 @@ fn threads_find_their_own_records() {
 /// to this key" is the key followed by a zero byte.
 #[test]
 fn bounds_that_are_longer_than_keys() {
-    let planted = Planted::<Process>::anonymous(small_fixed(NodeKind::SlotBitmap));
-    let tree = &planted.index;
+    let fixture = Fixture::<Process>::anonymous(small_fixed(NodeKind::SlotBitmap));
+    let tree = &fixture.index;
     for number in 0..60 {
         tree.insert(&key(number), &key(number)).expect("an insert");
     }
@@ -184,8 +184,8 @@ fn bounds_that_are_longer_than_keys() {
 
 #[test]
 fn other_lengths_are_refused_by_name() {
-    let planted = Planted::<Process>::anonymous(small_fixed(NodeKind::SlotBitmap));
-    let tree = &planted.index;
+    let fixture = Fixture::<Process>::anonymous(small_fixed(NodeKind::SlotBitmap));
+    let tree = &fixture.index;
     let refused = |key: &[u8], value: &[u8]| {
         let told = tree.insert(key, value).expect_err("refused").to_string();
         assert_eq!(tree.upsert(key, value).expect_err("refused").to_string(), told);
@@ -202,8 +202,8 @@ fn other_lengths_are_refused_by_name() {
 /// An impossible key is absent; also one that is a prefix of a present key.
 #[test]
 fn a_shorter_key_is_absent() {
-    let planted = Planted::<Process>::anonymous(small_fixed(NodeKind::SlotBitmap));
-    let tree = &planted.index;
+    let fixture = Fixture::<Process>::anonymous(small_fixed(NodeKind::SlotBitmap));
+    let tree = &fixture.index;
     tree.insert(&[0; 8], &[1; 8]).expect("an insert");
     for bytes in 0..8 {
         let short = &[0; 8][..bytes];

@@ -6,26 +6,26 @@ use pando_pmem::testing::{CutShort, Paused};
 use pando_tree::maps::Tree;
 use pando_wbtree::Options;
 
-use crate::common::{Planted, check, dump, small_trees};
+use crate::common::{Fixture, check, dump, small_trees};
 
 fn key(number: u64) -> [u8; 8] {
     number.to_be_bytes()
 }
 
-fn filled(options: Options, records: u64) -> Planted<CutShort> {
-    let planted = Planted::<CutShort>::anonymous(options);
+fn filled(options: Options, records: u64) -> Fixture<CutShort> {
+    let fixture = Fixture::<CutShort>::anonymous(options);
     for number in 0..records {
-        planted.index.insert(&key(number), &key(number)).expect("an insert");
+        fixture.index.insert(&key(number), &key(number)).expect("an insert");
     }
-    planted
+    fixture
 }
 
 /// The first insert, in order of keys, that gives the tree a third level.
 fn brink(options: Options) -> u64 {
-    let planted = filled(options, 0);
+    let fixture = filled(options, 0);
     for number in 0.. {
-        planted.index.insert(&key(number), &key(number)).expect("an insert");
-        if planted.index.audit().expect("audits").stat.height == 3 {
+        fixture.index.insert(&key(number), &key(number)).expect("an insert");
+        if fixture.index.audit().expect("audits").stat.height == 3 {
             return number;
         }
     }
@@ -40,22 +40,22 @@ fn a_root_that_came_down_meanwhile_is_not_grown_above() {
         let last = brink(options);
         for writes in 0.. {
             let label = format!("{options:?}, paused before write {writes}");
-            let planted = filled(options, last);
-            let tree = planted.index.clone();
+            let fixture = filled(options, last);
+            let tree = fixture.index.clone();
             let insert = Paused::start(writes, move || tree.insert(&key(last), &key(last)));
             let is_over = insert.is_done();
             for number in 0..last {
-                assert!(planted.index.remove(&key(number)).expect(&label), "{label}");
+                assert!(fixture.index.remove(&key(number)).expect(&label), "{label}");
             }
             insert.resume().expect(&label);
-            check(&planted);
-            assert_eq!(dump(&planted.index).len(), 1, "{label}");
-            assert!(planted.index.remove(&key(last)).expect(&label), "{label}");
+            check(&fixture);
+            assert_eq!(dump(&fixture.index).len(), 1, "{label}");
+            assert!(fixture.index.remove(&key(last)).expect(&label), "{label}");
             for number in 0..40 {
-                planted.index.insert(&key(number), &key(number)).expect(&label);
+                fixture.index.insert(&key(number), &key(number)).expect(&label);
             }
-            check(&planted);
-            assert_eq!(dump(&planted.index).len(), 40, "{label}");
+            check(&fixture);
+            assert_eq!(dump(&fixture.index).len(), 40, "{label}");
             if is_over {
                 break;
             }

@@ -16,7 +16,7 @@ use pando_index::{Cursor, Error, Intent, KeyRange, Limits, Order, RangeIndex, Re
 use pando_pmem::{Adr, Domain};
 use pando_wbtree::NodeKind;
 
-use crate::common::{Planted, check, small_fixed};
+use crate::common::{Fixture, check, small_fixed};
 
 /// Bytes behind the first of an encoded key, before its length.
 const ROOM: usize = 6;
@@ -48,7 +48,7 @@ impl Values {
 
 /// A tree with fixed records that is used as one with keys of up to `LONGEST` bytes.
 struct Narrow<D: Domain, const LONGEST: usize> {
-    planted: Planted<D>,
+    fixture: Fixture<D>,
     values: Mutex<Values>,
 }
 
@@ -114,22 +114,22 @@ impl<D: Domain, const LONGEST: usize> RangeIndex for Narrow<D, LONGEST> {
             }
             other => other,
         };
-        self.planted.index.write(&Self::key(key)?, &self.value(value)?, intent)
+        self.fixture.index.write(&Self::key(key)?, &self.value(value)?, intent)
     }
 
     fn read(&self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Error> {
-        let found = self.planted.index.get(&Self::key(key)?)?;
+        let found = self.fixture.index.get(&Self::key(key)?)?;
         let value = found.map(|number| self.values().value(&number));
         Ok(value.map(|value| visit(&value)).is_some())
     }
 
     fn remove(&self, key: &[u8]) -> Result<bool, Error> {
-        self.planted.index.remove(&Self::key(key)?)
+        self.fixture.index.remove(&Self::key(key)?)
     }
 
     fn compare_remove(&self, key: &[u8], expected: &[u8]) -> Result<(), Error> {
         let number = self.values().number(expected);
-        self.planted.index.compare_remove(&Self::key(key)?, &number)
+        self.fixture.index.compare_remove(&Self::key(key)?, &number)
     }
 
     fn scan<'index>(
@@ -139,12 +139,12 @@ impl<D: Domain, const LONGEST: usize> RangeIndex for Narrow<D, LONGEST> {
     ) -> Result<Box<dyn Cursor + 'index>, Error> {
         let bound = |bound: Bound<Vec<u8>>| bound.map(|key| encode(&key));
         let range = KeyRange { low: bound(range.low), high: bound(range.high) };
-        let cursor = self.planted.index.scan(range, order)?;
+        let cursor = self.fixture.index.scan(range, order)?;
         Ok(Box::new(Decoding { index: self, cursor, record: Default::default() }))
     }
 
     fn len(&self) -> Result<u64, Error> {
-        self.planted.index.len()
+        self.fixture.index.len()
     }
 }
 
@@ -168,7 +168,7 @@ impl<D: Domain, const LONGEST: usize> Subject for Narrow<D, LONGEST> {
     }
 
     fn check(&self) {
-        check(&self.planted);
+        check(&self.fixture);
     }
 
     fn scale(&self) -> f64 {
@@ -179,7 +179,7 @@ impl<D: Domain, const LONGEST: usize> Subject for Narrow<D, LONGEST> {
 fn run<const LONGEST: usize>(cases: &[&str]) {
     for leaf in [NodeKind::SlotBitmap, NodeKind::BitmapOnly, NodeKind::SlotOnly] {
         let make = || Narrow::<Adr, LONGEST> {
-            planted: Planted::anonymous(small_fixed(leaf)),
+            fixture: Fixture::anonymous(small_fixed(leaf)),
             values: Mutex::default(),
         };
         cases.iter().for_each(|case| run_case(case, &make));

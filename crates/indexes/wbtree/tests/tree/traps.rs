@@ -11,7 +11,7 @@ use pando_tree::testing::find_beside_writers;
 use pando_wbtree::{NodeKind, Options, RecordBytes};
 
 use crate::common::{
-    NAME, Planted, Records, abandon, check, dump, folder, folder_and_pool, slotted, small_fixed,
+    Fixture, NAME, Records, abandon, check, dump, folder, folder_and_pool, slotted, small_fixed,
     small_nodes,
 };
 
@@ -30,16 +30,16 @@ fn a_kill_at_every_write_leaves_all_or_nothing() {
     for options in slotted().into_iter().chain([small_nodes(NodeKind::BitmapOnly)]) {
         let folder = folder();
         let (undamaged, copy) = (folder.path().join("undamaged"), folder.path().join("copy"));
-        let planted = Planted::<CutShort>::create(&undamaged, MAX_BYTES, options);
+        let fixture = Fixture::<CutShort>::create(&undamaged, MAX_BYTES, options);
         let value = |tag: u64| tag.to_le_bytes();
         for number in 0..40 {
-            planted.index.insert(&key(number * 29 % 40 * 2), &value(number)).unwrap();
+            fixture.index.insert(&key(number * 29 % 40 * 2), &value(number)).unwrap();
         }
         for number in 16..22 {
-            planted.index.remove(&key(number * 2)).unwrap();
+            fixture.index.remove(&key(number * 2)).unwrap();
         }
-        let before = dump(&planted.index);
-        abandon(planted);
+        let before = dump(&fixture.index);
+        abandon(fixture);
         // Inserts at one place fill a leaf and split it; removes empty one and merge it.
         let acts: [(&str, u64); 3] = [("insert", 1), ("remove", 22 * 2), ("upsert", 2 * 23)];
         for (act, first) in acts {
@@ -65,23 +65,23 @@ fn a_kill_at_every_write_leaves_all_or_nothing() {
             };
             for writes in 0.. {
                 std::fs::copy(&undamaged, &copy).unwrap();
-                let planted = Planted::<CutShort>::reopen(&copy);
-                let is_over = kill_after(writes, || run(&planted.index)).is_some();
-                abandon(planted);
-                let planted = Planted::<CutShort>::reopen(&copy);
-                check(&planted);
-                let found = dump(&planted.index);
+                let fixture = Fixture::<CutShort>::reopen(&copy);
+                let is_over = kill_after(writes, || run(&fixture.index)).is_some();
+                abandon(fixture);
+                let fixture = Fixture::<CutShort>::reopen(&copy);
+                check(&fixture);
+                let found = dump(&fixture.index);
                 let label = format!("{options:?}, {act}, killed before write {writes}");
                 assert!((0..=6).any(|steps| model(steps) == found), "{label}");
                 for number in 0..30 {
                     let number = number * 2 + 1;
-                    planted.index.upsert(&key(number), &value(number)).expect(&label);
+                    fixture.index.upsert(&key(number), &value(number)).expect(&label);
                     assert_eq!(
-                        planted.index.get(&key(number)).unwrap(),
+                        fixture.index.get(&key(number)).unwrap(),
                         Some(value(number).to_vec())
                     );
                 }
-                check(&planted);
+                check(&fixture);
                 if is_over {
                     break;
                 }
@@ -95,18 +95,18 @@ fn a_kill_at_every_write_leaves_all_or_nothing() {
 #[test]
 fn opening_again_changes_nothing() {
     let (_folder, path) = folder_and_pool();
-    let planted = Planted::<Adr>::create(&path, MAX_BYTES, small_nodes(NodeKind::SlotBitmap));
+    let fixture = Fixture::<Adr>::create(&path, MAX_BYTES, small_nodes(NodeKind::SlotBitmap));
     for number in 0..100 {
-        planted.index.insert(&key(number), b"first").unwrap();
-        planted.index.upsert(&key(number / 2), b"second").unwrap();
+        fixture.index.insert(&key(number), b"first").unwrap();
+        fixture.index.upsert(&key(number / 2), b"second").unwrap();
     }
-    let expected = dump(&planted.index);
-    abandon(planted);
+    let expected = dump(&fixture.index);
+    abandon(fixture);
     for _ in 0..3 {
-        let planted = Planted::<Adr>::reopen(&path);
-        assert!(dump(&planted.index) == expected);
-        check(&planted);
-        abandon(planted);
+        let fixture = Fixture::<Adr>::reopen(&path);
+        assert!(dump(&fixture.index) == expected);
+        check(&fixture);
+        abandon(fixture);
     }
 }
 
@@ -116,8 +116,8 @@ fn opening_again_changes_nothing() {
 fn versions_run_out_and_nodes_are_copied() {
     for leaf in KINDS {
         let options = Options { node_versions: 8, ..small_fixed(leaf) };
-        let planted = Planted::<Adr>::anonymous(options);
-        let tree = &planted.index;
+        let fixture = Fixture::<Adr>::anonymous(options);
+        let tree = &fixture.index;
         let value = |step: u64| step.to_le_bytes();
         for number in 0..60 {
             tree.insert(&key(number), &value(0)).unwrap();
@@ -135,7 +135,7 @@ fn versions_run_out_and_nodes_are_copied() {
             for number in 20..40 {
                 tree.insert(&key(number), &value(round)).unwrap();
             }
-            check(&planted);
+            check(&fixture);
         }
         assert_eq!(dump(tree).len(), 60);
     }
@@ -145,8 +145,8 @@ fn versions_run_out_and_nodes_are_copied() {
 #[test]
 fn scans_find_what_stays_among_splits_and_merges() {
     for leaf in KINDS {
-        let planted = Planted::<Adr>::anonymous(small_fixed(leaf));
-        let tree = &planted.index;
+        let fixture = Fixture::<Adr>::anonymous(small_fixed(leaf));
+        let tree = &fixture.index;
         const STEP: u64 = 8;
         let stays: Records = (0..60).map(|number| (key(number * STEP), vec![7; 8])).collect();
         find_beside_writers(tree, &stays, 1, |_| {
@@ -159,7 +159,7 @@ fn scans_find_what_stays_among_splits_and_merges() {
                 }
             }
         });
-        check(&planted);
+        check(&fixture);
     }
 }
 
@@ -172,8 +172,8 @@ fn a_full_pool_refuses_and_takes_deletes() {
     let few = kinds.map(|options| Options { node_versions: 8, node_lines: 0, ..options });
     for options in [last, few].concat() {
         let (_folder, path) = folder_and_pool();
-        let planted = Planted::<Adr>::create(&path, 2 << 20, options);
-        let tree = &planted.index;
+        let fixture = Fixture::<Adr>::create(&path, 2 << 20, options);
+        let tree = &fixture.index;
         let leaves = || tree.audit().unwrap().stat.leaves;
         let mut random = Random::new(3);
         let mut there = Vec::new();
@@ -186,7 +186,7 @@ fn a_full_pool_refuses_and_takes_deletes() {
         };
         let refused = fill(&mut there);
         assert!(refused.to_string().contains("full"), "{refused}");
-        check(&planted);
+        check(&fixture);
         assert_eq!(tree.len().unwrap(), there.len() as u64);
         let full = leaves();
         for number in &there {
@@ -197,10 +197,10 @@ fn a_full_pool_refuses_and_takes_deletes() {
         for number in there.iter().take(there.len() / 2) {
             tree.insert(&key(*number), &[2; 8]).unwrap();
         }
-        check(&planted);
+        check(&fixture);
         fill(&mut there);
-        planted.drop_map(NAME);
-        check(&planted);
+        fixture.drop_map(NAME);
+        check(&fixture);
     }
 }
 
@@ -210,8 +210,8 @@ fn a_full_pool_refuses_and_takes_deletes() {
 fn merges_take_no_room() {
     for records in [RecordBytes::Fixed, RecordBytes::Variable] {
         let options = Options { records, node_versions: 8, ..Options::default() };
-        let planted = Planted::<Adr>::anonymous(options);
-        let tree = &planted.index;
+        let fixture = Fixture::<Adr>::anonymous(options);
+        let tree = &fixture.index;
         let leaves = || tree.audit().unwrap().stat.leaves;
         for number in 0..1000 {
             tree.insert(&key(number * 389 % 1000), &[1; 8]).unwrap();
@@ -223,7 +223,7 @@ fn merges_take_no_room() {
             }
         });
         assert!(leaves() * 4 < full, "{options:?}: {} leaves of {full} are left", leaves());
-        check(&planted);
+        check(&fixture);
     }
 }
 
@@ -231,8 +231,8 @@ fn merges_take_no_room() {
 /// like those that pad slices.
 #[test]
 fn keys_and_values_at_the_ends_of_their_fields() {
-    let planted = Planted::<Process>::anonymous(small_nodes(NodeKind::SlotBitmap));
-    let tree = &planted.index;
+    let fixture = Fixture::<Process>::anonymous(small_nodes(NodeKind::SlotBitmap));
+    let tree = &fixture.index;
     let limits = tree.limits();
     let mut keys = vec![Vec::new(), vec![0], vec![0; 7], vec![0; 8], vec![0; 9], vec![0xFF; 8]];
     keys.extend((0..20).map(|length| [b"prefix".as_slice(), &vec![0; length]].concat()));
@@ -248,5 +248,5 @@ fn keys_and_values_at_the_ends_of_their_fields() {
     }
     assert!(expected.next().is_none());
     assert!(tree.insert(&vec![0; limits.max_key_bytes + 1], b"").is_err());
-    check(&planted);
+    check(&fixture);
 }

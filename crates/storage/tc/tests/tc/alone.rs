@@ -10,7 +10,7 @@ use pando_log::{Log, LogOptions};
 use pando_pmem::testing::refusal::{Resource, refuse};
 use pando_pmem::{CreateOptions, Domain, OpenPool, Pool, layout};
 use pando_tc::{Error, Maps, Transaction, TransactionComponent};
-use pando_tree::testing::Planted;
+use pando_tree::testing::Fixture;
 use pando_wbtree::{RecordBytes, WbTree, WbTrees};
 
 use crate::common::{
@@ -264,10 +264,10 @@ fn a_map_without_room_for_stamps_is_refused() {
     }
 
     let options = pando_wbtree::Options { records: RecordBytes::Fixed, ..Default::default() };
-    let planted = Planted::<Killed, WbTrees>::anonymous(options);
-    let (pool, options) = (planted.pool.clone(), LogOptions::default());
+    let fixture = Fixture::<Killed, WbTrees>::anonymous(options);
+    let (pool, options) = (fixture.pool.clone(), LogOptions::default());
     let log = Log::without_files(pool, layout::LOG_OFF, options).expect("a log");
-    let narrow = Narrow(planted.another_handle());
+    let narrow = Narrow(fixture.another_handle());
     let component = TransactionComponent::open(log, narrow).expect("opens");
     let refused = component.begin().put(7, &[1; 8], &[2; 8]).expect_err("no room");
     assert!(matches!(refused, Error::NoRoomForStamp { map: 7, max_value_bytes: 8 }), "{refused}");

@@ -8,7 +8,7 @@ pub use pando_tree::testing::{NAME, Records, abandon, check, dump, folder_and_po
 use pando_bwtree::{BwTrees, Options};
 
 /// A tree of kind `K` with its pool.
-pub type Planted<D, K = BwTrees> = pando_tree::testing::Planted<D, K>;
+pub type Fixture<D, K = BwTrees> = pando_tree::testing::Fixture<D, K>;
 
 /// Options under which pages are soon split and merged, and values soon leave them.
 pub fn small() -> Options {

@@ -13,7 +13,7 @@ use pando_bwtree::{
 use pando_index::RangeIndex;
 use pando_pmem::testing::CutShort;
 
-use super::{Planted, Records, key};
+use super::{Fixture, Records, key};
 
 pub type Hook = Box<dyn FnOnce() + Send>;
 
@@ -145,30 +145,30 @@ pub type Domain = CutShort<true>;
 pub type Tree = BwTree<Domain, Stored>;
 
 /// A tree of 200 records in small pages, of which nothing is written.
-pub fn tree() -> (Planted<Domain, StoredBwTrees>, Source) {
+pub fn tree() -> (Fixture<Domain, StoredBwTrees>, Source) {
     tree_of(200)
 }
 
 /// The same of so many records.
-pub fn tree_of(records: u64) -> (Planted<Domain, StoredBwTrees>, Source) {
+pub fn tree_of(records: u64) -> (Fixture<Domain, StoredBwTrees>, Source) {
     tree_with(256, records)
 }
 
 /// A tree of 200 records, of which all pages are written.
-pub fn written() -> (Planted<Domain, StoredBwTrees>, Source) {
-    let (planted, source) = tree();
-    assert!(write_all(&planted.index, &source));
-    (planted, source)
+pub fn written() -> (Fixture<Domain, StoredBwTrees>, Source) {
+    let (fixture, source) = tree();
+    assert!(write_all(&fixture.index, &source));
+    (fixture, source)
 }
 
 /// A tree of so many records in pages of so many bytes.
-pub fn tree_with(leaf_bytes: u32, records: u64) -> (Planted<Domain, StoredBwTrees>, Source) {
+pub fn tree_with(leaf_bytes: u32, records: u64) -> (Fixture<Domain, StoredBwTrees>, Source) {
     let options = Options { leaf_bytes, inner_bytes: 256, merge_bytes: 112, ..Options::default() };
-    let planted = Planted::<Domain, StoredBwTrees>::anonymous(options);
+    let fixture = Fixture::<Domain, StoredBwTrees>::anonymous(options);
     let source = Source::default();
-    planted.index.connect(Box::new(source.clone())).expect("a tree in a store");
-    (0..records).for_each(|number| put(&planted.index, number, b"first"));
-    (planted, source)
+    fixture.index.connect(Box::new(source.clone())).expect("a tree in a store");
+    (0..records).for_each(|number| put(&fixture.index, number, b"first"));
+    (fixture, source)
 }
 
 pub fn put(tree: &Tree, number: u64, value: &[u8]) {
@@ -248,10 +248,10 @@ pub fn check(source: &Source) {
 }
 
 /// A tree whose page of 77 was just split, and is not split again soon.
-pub fn tree_with_short_page_of_77() -> (Planted<Domain, StoredBwTrees>, Source) {
-    let (planted, source) = tree();
-    put(&planted.index, 77, b"again");
-    (planted, source)
+pub fn tree_with_short_page_of_77() -> (Fixture<Domain, StoredBwTrees>, Source) {
+    let (fixture, source) = tree();
+    put(&fixture.index, 77, b"again");
+    (fixture, source)
 }
 
 /// Writes all pages and changes 77; the page that has changed.
@@ -278,7 +278,7 @@ pub fn dump(tree: &Tree) -> Records {
 
 /// The records of another tree, which is opened with the pages that the store has.
 pub fn reopened(source: &Source) -> Records {
-    let other = Planted::<Domain, StoredBwTrees>::anonymous(Options::default());
+    let other = Fixture::<Domain, StoredBwTrees>::anonymous(Options::default());
     other.index.connect(Box::new(source.clone())).expect("a tree in a store");
     let numbers: Vec<u32> = source.0.images().keys().copied().collect();
     other.index.restore(numbers).expect("it has the root");

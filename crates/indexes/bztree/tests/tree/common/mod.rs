@@ -13,14 +13,14 @@ use pando_pmem::testing::{Arena, Lines, reach_medium};
 use pando_pmem::{Domain, Pool};
 
 /// A tree with its pool.
-pub type Planted<D> = pando_tree::testing::Planted<D, BzTrees>;
+pub type Fixture<D> = pando_tree::testing::Fixture<D, BzTrees>;
 
 /// A new tree in a pool whose memory a test reads and writes.
-pub fn in_arena<D: Domain>(bytes: u64) -> (Arena, Arc<Planted<D>>) {
+pub fn in_arena<D: Domain>(bytes: u64) -> (Arena, Arc<Fixture<D>>) {
     let arena = Arena::new(bytes).expect("memory");
     let pool = Pool::create_in(&arena).expect("a pool");
-    let planted = Arc::new(Planted::of(pool, Options::default()));
-    (arena, planted)
+    let fixture = Arc::new(Fixture::of(pool, Options::default()));
+    (arena, fixture)
 }
 
 /// Options under which few records make many nodes.

@@ -8,7 +8,7 @@ use pando_pmem::Domain;
 use pando_pmem::testing::CutShort;
 use pando_tree::maps::{Stat, Tree};
 
-use super::{Planted, Records, small_nodes, small_ranges};
+use super::{Fixture, Records, small_nodes, small_ranges};
 
 /// An operation on one key.
 #[derive(Clone, Debug)]
@@ -137,11 +137,11 @@ pub type Effect = fn(&Stat, &Stat) -> bool;
 
 /// The scenario whose operation is the first of `ops` to have `effect`.
 pub fn first(name: &'static str, options: Options, ops: Vec<Op>, effect: Effect) -> Scenario {
-    let planted = Planted::<CutShort>::anonymous(options);
-    let mut before = planted.index.audit().expect("audits").stat;
+    let fixture = Fixture::<CutShort>::anonymous(options);
+    let mut before = fixture.index.audit().expect("audits").stat;
     for (index, op) in ops.iter().enumerate() {
-        op.run(&planted.index);
-        let after = planted.index.audit().expect("audits").stat;
+        op.run(&fixture.index);
+        let after = fixture.index.audit().expect("audits").stat;
         if effect(&before, &after) {
             let prepare = ops[..index].to_vec();
             return Scenario { name, options, prepare, act: op.clone() };

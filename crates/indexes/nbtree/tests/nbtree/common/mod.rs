@@ -6,7 +6,7 @@ use pando_nbtree::NbTrees;
 pub use pando_nbtree::Options;
 
 /// A tree with its pool.
-pub type Planted<D> = pando_tree::testing::Planted<D, NbTrees>;
+pub type Fixture<D> = pando_tree::testing::Fixture<D, NbTrees>;
 
 /// Options under which few records make many nodes.
 pub fn small_nodes() -> Options {

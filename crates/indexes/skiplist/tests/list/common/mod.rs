@@ -6,7 +6,7 @@ pub use pando_tree::testing::{abandon, check, dump, folder_and_pool};
 use pando_skiplist::{Options, SkipLists};
 
 /// A list of kind `K` with its pool.
-pub type Planted<D, K = SkipLists> = pando_tree::testing::Planted<D, K>;
+pub type Fixture<D, K = SkipLists> = pando_tree::testing::Fixture<D, K>;
 
 /// Options under which a few records have values of all kinds, and some high nodes; the same ones
 /// in each run.

@@ -5,7 +5,7 @@ pub use pando_tree::testing::{NAME, Records, abandon, check, dump, folder, folde
 use pando_wbtree::{NodeKind, Options, RecordBytes, WbTrees};
 
 /// A tree with its pool.
-pub type Planted<D> = pando_tree::testing::Planted<D, WbTrees>;
+pub type Fixture<D> = pando_tree::testing::Fixture<D, WbTrees>;
 
 /// Options under which few records make many nodes, and few changes cause a copy.
 pub fn small_nodes(leaf: NodeKind) -> Options {
