@@ -6,7 +6,7 @@ mod common;
 
 use std::time::Duration;
 
-use common::planted::{Plant, Planted, system};
+use common::mutant::{Mutant, Mutation, system};
 use common::small_plan;
 use indicatif::ProgressBar;
 use pando_bench::compare;
@@ -132,7 +132,7 @@ fn a_system_that_is_too_slow_for_a_rate_is_charged_for_what_it_did_not_begin() {
         rate_ops_per_second: rate,
         ..small_plan()
     };
-    let slow = system("slow", || Planted::new(Plant::SleepInGet(Duration::from_millis(2))));
+    let slow = system("slow", || Mutant::new(Mutation::SleepInGet(Duration::from_millis(2))));
     let rows = compare::run(&plan, &[slow], &ProgressBar::hidden()).unwrap();
     let [read, insert] = &rows[..] else { panic!("{rows:?}") };
     assert!(read.due_not_begun > read.operations, "{read:?}");
@@ -168,60 +168,60 @@ fn json_lines_carry_every_field() {
     }
 }
 
-/// What a planted system is caught at.
-fn caught(plant: Plant, mixes: &[OperationMix]) -> Fault {
+/// What the benchmark finds in a mutant.
+fn caught(mutation: Mutation, mixes: &[OperationMix]) -> Fault {
     let plan = Plan { mixes: mixes.to_vec(), ..small_plan() };
     let systems = [
         system("right", || Indexed::new(Reference::default())),
-        system("planted", move || Planted::new(plant)),
+        system("mutant", move || Mutant::new(mutation)),
     ];
     match compare::run(&plan, &systems, &ProgressBar::hidden()) {
         Err(Error::Fault { system, fault, .. }) => {
-            assert_eq!(system, "planted");
+            assert_eq!(system, "mutant");
             fault
         }
-        other => panic!("{plant:?} was not caught: {other:?}"),
+        other => panic!("{mutation:?} was not caught: {other:?}"),
     }
 }
 
 #[test]
 fn a_lost_insert_is_caught_and_named() {
     // The load is checked by its count; a later insert too.
-    let early = caught(Plant::ForgetInsert(7), &[OperationMix::READ]);
+    let early = caught(Mutation::ForgetInsert(7), &[OperationMix::READ]);
     assert!(matches!(early, Fault::Lost { number: 0..2_000, .. }), "{early}");
-    let late = caught(Plant::ForgetInsert(2_050), &[OperationMix::INSERT]);
+    let late = caught(Mutation::ForgetInsert(2_050), &[OperationMix::INSERT]);
     assert!(matches!(late, Fault::Lost { number: 2_000..2_120, .. }), "{late}");
 }
 
 #[test]
 fn a_lost_delete_is_caught_and_named() {
-    let fault = caught(Plant::ForgetDelete(50), &[OperationMix::DELETE]);
+    let fault = caught(Mutation::ForgetDelete(50), &[OperationMix::DELETE]);
     let key = key_of(50);
     assert!(matches!(fault, Fault::Invented { key: found, .. } if found == key), "{fault}");
 }
 
 #[test]
 fn an_invented_key_is_caught_and_named() {
-    let fault = caught(Plant::InventKey(50), &[OperationMix::READ]);
+    let fault = caught(Mutation::InventKey(50), &[OperationMix::READ]);
     let is_next = |key: u64| (0..2_000).any(|number| key_of(number).wrapping_add(1) == key);
     assert!(matches!(fault, Fault::Invented { key, .. } if is_next(key)), "{fault}");
 }
 
 #[test]
 fn a_wrong_value_is_caught_and_named() {
-    let fault = caught(Plant::WrongValue(500), &[OperationMix::READ]);
+    let fault = caught(Mutation::WrongValue(500), &[OperationMix::READ]);
     assert!(matches!(fault, Fault::WrongValue { .. }), "{fault}");
 }
 
 #[test]
 fn a_gap_in_a_scan_is_caught() {
-    let short = caught(Plant::SkipInScan(20), &[OperationMix::SCAN10]);
+    let short = caught(Mutation::SkipInScan(20), &[OperationMix::SCAN10]);
     assert!(matches!(short, Fault::ShortScan { .. }), "{short}");
 }
 
 #[test]
 fn a_panic_is_caught() {
-    let fault = caught(Plant::PanicInInsert(7), &[OperationMix::READ]);
+    let fault = caught(Mutation::PanicInInsert(7), &[OperationMix::READ]);
     assert!(matches!(fault, Fault::Panicked), "{fault}");
 }
 
@@ -253,11 +253,11 @@ fn a_key_in_a_million_is_missed_and_named() {
         .map_or(20_000, |text| text.parse::<u64>().unwrap());
     let victim = records.min(1_000_000) - 7;
     let plan = Plan { records, mixes: vec![OperationMix::READ], threads: vec![2], ..small_plan() };
-    let system = system("planted", move || Planted::new(Plant::ForgetOneInAMillion(victim)));
+    let system = system("mutant", move || Mutant::new(Mutation::ForgetOneInAMillion(victim)));
     let found = compare::run(&plan, &[system], &ProgressBar::hidden());
     let Err(Error::Fault { system, fault, .. }) = found else { panic!("it was not caught") };
     let Fault::Lost { number, .. } = fault else { panic!("not a lost key: {fault}") };
-    assert_eq!((system.as_str(), number % 1_000_000), ("planted", victim));
+    assert_eq!((system.as_str(), number % 1_000_000), ("mutant", victim));
     assert!(fault.to_string().contains(&format!("record {number}")), "{fault}");
 }
 

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use common::planted::{Plant, Planted, system};
+use common::mutant::{Mutant, Mutation, system};
 use common::small_plan;
 use indicatif::ProgressBar;
 use pando_bench::compare;
@@ -145,12 +145,12 @@ fn replayed(text: &str) -> Result<Vec<pando_bench::report::Row>, Error> {
 fn a_record_that_a_system_invents_during_a_replay_is_named() {
     let text = b"insert aaaaaaaa 11111111\ninsert bbbbbbbb 22222222\nget aaaaaaaa\n";
     let operations = replay::parse::parse(text).unwrap();
-    let build = || -> Builder { Box::new(|| Ok(Box::new(Planted::new(Plant::InventKey(1))))) };
-    let systems = [("planted".to_owned(), build())];
+    let build = || -> Builder { Box::new(|| Ok(Box::new(Mutant::new(Mutation::InventKey(1))))) };
+    let systems = [("mutant".to_owned(), build())];
     let conditions = Conditions::here(Path::new("/dev/shm"));
     let found = replay::run(&operations, "text", &systems, &conditions, &ProgressBar::hidden());
     let found = found.unwrap_err().to_string();
-    assert!(found.contains("planted") && found.contains("invented key \"bbbbbbbc\""), "{found}");
+    assert!(found.contains("mutant") && found.contains("invented key \"bbbbbbbc\""), "{found}");
 }
 
 #[test]

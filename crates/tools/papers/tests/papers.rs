@@ -4,8 +4,8 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 mod common;
-#[path = "../../bench/tests/common/planted.rs"]
-mod planted;
+#[path = "../../bench/tests/common/mutant.rs"]
+mod mutant;
 
 use std::ops::RangeInclusive;
 use std::sync::atomic::Ordering;
@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use common::papers_command;
 use indicatif::ProgressBar;
+use mutant::{Mutant, Mutation, system};
 use pando_bench::plan::NamedSystem;
 use pando_bench::record::Shape;
 use pando_bench::systems::{self, BuildOptions};
@@ -28,7 +29,6 @@ use pando_pmem::Process;
 use pando_pmem::counting::Counting;
 use pando_pmem::emulated::Delays;
 use pando_pmwcas::Algorithm;
-use planted::{Plant, Planted, system};
 
 fn settings() -> Settings {
     Settings {
@@ -418,7 +418,7 @@ fn a_record_that_a_system_invents_during_a_trace_is_named() {
         let key = trace.add_key(&key.to_be_bytes()).unwrap();
         trace.put(key);
     }
-    let system = system("planted", || Planted::new(Plant::InventKey(7)));
+    let system = system("mutant", || Mutant::new(Mutation::InventKey(7)));
     let plan = runner::Plan { threads: 1, parts: 2 };
     let found = runner::run(&trace, &[system], &plan, &ProgressBar::hidden()).unwrap_err();
     let runner::Error::Fault { fault: Fault::Invented { key, .. }, .. } = &found else {

@@ -1,5 +1,5 @@
 //! What the tests share: a reference index that is right by construction, a small plan, a system
-//! with a planted error (`planted.rs`), and the program itself.
+//! with a fault (`mutant.rs`), and the program itself.
 
 #![allow(dead_code, reason = "each test file takes what it needs")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
@@ -13,7 +13,7 @@ use pando_bench::operation_mix::OperationMix;
 use pando_bench::plan::Plan;
 use pando_bench::record::Shape;
 
-pub mod planted;
+pub mod mutant;
 
 /// Every mix on two thousand records, in about a second.
 pub fn small_plan() -> Plan {

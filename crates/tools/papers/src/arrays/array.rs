@@ -154,7 +154,7 @@ impl<D: Domain> Array<D> {
         Ok((0..self.words).map(|index| self.pmwcas.read(&guard, self.word_off(index))).sum())
     }
 
-    /// Word `index` itself, for a test that plants a fault.
+    /// Word `index` itself, for a test that makes a fault.
     pub fn word(&self, index: u64) -> Word<'_, D> {
         self.pmwcas.pool().word(self.word_off(index))
     }

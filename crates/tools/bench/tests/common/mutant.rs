@@ -1,4 +1,4 @@
-//! A system with a planted error.
+//! A system with a fault, which the benchmark must find.
 
 #![allow(dead_code, reason = "each test file takes what it needs")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
@@ -11,9 +11,9 @@ use pando_bench::plan::NamedSystem;
 use pando_bench::system::{Refusal, Scan, System};
 use pando_bench::systems::btreemap::LockedIntegers;
 
-/// What a planted system does wrong.
+/// The fault of a mutant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Plant {
+pub enum Mutation {
     /// The insert with this number is answered and forgotten.
     ForgetInsert(u64),
     /// Each insert of a key that leaves this remainder by a million is answered and forgotten.
@@ -37,36 +37,36 @@ pub fn next_key(key: &[u8]) -> Result<[u8; 8], std::array::TryFromSliceError> {
     Ok(u64::from_be_bytes(key.try_into()?).wrapping_add(1).to_be_bytes())
 }
 
-/// A right map with one fault in it.
-pub struct Planted {
+/// A correct map with one fault.
+pub struct Mutant {
     map: LockedIntegers,
-    plant: Plant,
+    mutation: Mutation,
     turns: AtomicU64,
 }
 
-impl Planted {
-    /// A system with the fault `plant`.
-    pub fn new(plant: Plant) -> Self {
-        Self { map: LockedIntegers::default(), plant, turns: AtomicU64::new(0) }
+impl Mutant {
+    /// A map with this fault.
+    pub fn new(mutation: Mutation) -> Self {
+        Self { map: LockedIntegers::default(), mutation, turns: AtomicU64::new(0) }
     }
 
-    fn is_due(&self, plant: impl Fn(u64) -> Plant) -> bool {
-        let kind = |plant: &Plant| std::mem::discriminant(plant);
-        kind(&plant(0)) == kind(&self.plant)
-            && plant(self.turns.fetch_add(1, Ordering::Relaxed)) == self.plant
+    fn is_due(&self, mutation: impl Fn(u64) -> Mutation) -> bool {
+        let kind = |mutation: &Mutation| std::mem::discriminant(mutation);
+        kind(&mutation(0)) == kind(&self.mutation)
+            && mutation(self.turns.fetch_add(1, Ordering::Relaxed)) == self.mutation
     }
 }
 
-impl System for Planted {
+impl System for Mutant {
     fn insert_new(&self, key: &[u8], value: &[u8]) -> Result<bool, Refusal> {
-        assert!(!self.is_due(Plant::PanicInInsert), "the planted panic");
+        assert!(!self.is_due(Mutation::PanicInInsert), "the panic of the mutant");
         let number = number_of(u64::from_be_bytes(key.try_into()?));
-        if self.is_due(Plant::ForgetInsert)
-            || self.plant == Plant::ForgetOneInAMillion(number % 1_000_000)
+        if self.is_due(Mutation::ForgetInsert)
+            || self.mutation == Mutation::ForgetOneInAMillion(number % 1_000_000)
         {
             return Ok(true);
         }
-        if self.is_due(Plant::InventKey) {
+        if self.is_due(Mutation::InventKey) {
             self.map.insert_new(&next_key(key)?, value)?;
         }
         self.map.insert_new(key, value)
@@ -77,10 +77,10 @@ impl System for Planted {
     }
 
     fn get(&self, key: &[u8], visit: impl FnOnce(&[u8])) -> Result<bool, Refusal> {
-        self.map.get(key, |value| match self.is_due(Plant::WrongValue) {
+        self.map.get(key, |value| match self.is_due(Mutation::WrongValue) {
             true => visit(&value.iter().map(|byte| !byte).collect::<Vec<_>>()),
             false => {
-                if let Plant::SleepInGet(time) = self.plant {
+                if let Mutation::SleepInGet(time) = self.mutation {
                     std::thread::sleep(time);
                 }
                 visit(value)
@@ -89,14 +89,14 @@ impl System for Planted {
     }
 
     fn delete(&self, key: &[u8]) -> Result<bool, Refusal> {
-        if self.is_due(Plant::ForgetDelete) {
+        if self.is_due(Mutation::ForgetDelete) {
             return Ok(true);
         }
         self.map.delete(key)
     }
 
     fn scan(&self, scan: Scan<'_>, mut visit: impl FnMut(&[u8], &[u8])) -> Result<(), Refusal> {
-        let is_due = self.is_due(Plant::SkipInScan);
+        let is_due = self.is_due(Mutation::SkipInScan);
         let mut turn = 0;
         self.map.scan(scan, |key, value| {
             turn += 1;
@@ -109,9 +109,9 @@ impl System for Planted {
     fn count(&self) -> Result<u64, Refusal> {
         let count = self.map.count()?;
         // It would not even admit it.
-        Ok(match self.plant {
-            Plant::ForgetOneInAMillion(rest) => count + (count + 1_000_000 - rest) / 1_000_000,
-            Plant::InventKey(turn) if self.turns.load(Ordering::Relaxed) > turn => count - 1,
+        Ok(match self.mutation {
+            Mutation::ForgetOneInAMillion(rest) => count + (count + 1_000_000 - rest) / 1_000_000,
+            Mutation::InventKey(turn) if self.turns.load(Ordering::Relaxed) > turn => count - 1,
             _ => count,
         })
     }
