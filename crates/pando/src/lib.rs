@@ -95,6 +95,6 @@ pub use scan::{OwnedRecord, Scan};
 pub use session::{Outcome, Session, SessionId};
 pub use snapshot::{Snapshot, SnapshotOptions};
 pub use store::Store;
-pub use transaction::{Isolation, Transaction, TransactionScan};
+pub use transaction::{Committed, Isolation, Transaction, TransactionScan};
 pub use typed::{TypedMap, TypedScan};
 pub use write_batch::{SESSIONS_MAP, WriteBatch};

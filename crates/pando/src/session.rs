@@ -32,7 +32,7 @@ use std::str::FromStr;
 use pando_pmem::{draw_id, mutant};
 
 use crate::write_batch::{SESSIONS_MAP as MAP, WriteBatch};
-use crate::{Error, Isolation, Map, MapOptions, Pool, Transaction};
+use crate::{Committed, Error, Isolation, Map, MapOptions, Pool, Transaction};
 
 /// How many receipts of a session are kept: those of its highest sequences.
 const WINDOW: u64 = 128;
@@ -197,7 +197,7 @@ impl Session {
             })?;
             std::thread::yield_now();
         }
-        let (outcome, lsn) = self.pool.until_committed(Isolation::Serializable, |transaction| {
+        let committed = self.pool.transaction_with_lsn(Isolation::Serializable, |transaction| {
             let (highest, receipt) = self.receipt(transaction, sequence)?;
             match receipt {
                 None => {}
@@ -214,6 +214,7 @@ impl Session {
             self.store(transaction, sequence, highest, outcome)?;
             Ok::<_, Error>(Some(outcome))
         })?;
+        let Committed { value: outcome, lsn } = committed;
         match outcome {
             Some(outcome) => Ok(outcome),
             None => {
@@ -240,7 +241,7 @@ impl Session {
     /// outcome: ask again when the disk has room; if the log has stopped, when the pool was opened
     /// again.
     pub fn outcome(&self, sequence: u64) -> Result<Outcome, Error> {
-        let (outcome, lsn) = self.pool.until_committed(Isolation::Serializable, |transaction| {
+        let committed = self.pool.transaction_with_lsn(Isolation::Serializable, |transaction| {
             let (highest, receipt) = self.receipt(transaction, sequence)?;
             if let Some(outcome) = receipt {
                 return Ok(outcome);
@@ -248,6 +249,7 @@ impl Session {
             self.store(transaction, sequence, highest, Outcome::NotApplied)?;
             Ok::<_, Error>(Outcome::NotApplied)
         })?;
+        let Committed { value: outcome, lsn } = committed;
         if outcome == Outcome::NotApplied {
             self.make_final(lsn)?;
         }

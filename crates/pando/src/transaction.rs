@@ -27,6 +27,15 @@ pub enum Isolation {
     Snapshot,
 }
 
+/// The result of a transaction that has committed ([`Pool::transaction_with_lsn`]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Committed<R> {
+    /// The result of the body, in the run that has committed.
+    pub value: R,
+    /// The log sequence number (LSN), as [`Transaction::commit`] returns it.
+    pub lsn: u64,
+}
+
 /// A transaction: reads and writes of several keys, in one or several transactional maps of a pool
 /// ([`MapOptions::transactional`](crate::MapOptions::transactional)). All of its writes take place
 /// at one instant, or none does: for other threads, and after the death of the process.
@@ -59,6 +68,9 @@ impl Pool {
     /// Runs `body` in a transaction, commits it, and returns the result of `body`. If it conflicts
     /// with another transaction, `body` runs again, up to 1,024 times: it should do nothing else
     /// that counts. If `body` returns an error, nothing has taken place.
+    /// [`transaction_with_lsn`](Self::transaction_with_lsn) also returns the LSN of the commit.
+    ///
+    /// On return the writes are as durable as after [`Transaction::commit`].
     ///
     /// # Errors
     ///
@@ -101,20 +113,50 @@ impl Pool {
         isolation: Isolation,
         body: impl FnMut(&mut Transaction<'_>) -> Result<R, E>,
     ) -> Result<R, E> {
-        self.until_committed(isolation, body).map(|(result, _)| result)
+        self.transaction_with_lsn(isolation, body).map(|committed| committed.value)
     }
 
-    /// The same; also the LSN of the commit.
-    pub(crate) fn until_committed<R, E: From<Error>>(
+    /// As [`transaction_with`](Self::transaction_with); also returns the LSN of the commit, as
+    /// [`Transaction::commit`] does. So a program may go on with buffered commits, and reply to its
+    /// clients when [`durable_lsn`](Self::durable_lsn) has reached the LSN, or after
+    /// [`sync_to`](Self::sync_to).
+    ///
+    /// On return the writes are as durable as those of [`transaction`](Self::transaction): of a
+    /// buffered commit a power cut may still undo them.
+    ///
+    /// # Errors
+    ///
+    /// As [`transaction_with`](Self::transaction_with).
+    ///
+    /// ```
+    /// use pando::{Committed, Error, Isolation, MapOptions, Pool, PoolOptions};
+    ///
+    /// # let folder = tempfile::tempdir()?;
+    /// # let path = |name| folder.path().join(name);
+    /// let options = PoolOptions::new().log(path("grove.log"));
+    /// let pool = Pool::create(path("grove.pool"), &options)?;
+    /// let visits = pool.map_with("visits", &MapOptions::new().transactional(true))?;
+    /// let count = |tx: &mut pando::Transaction<'_>| {
+    ///     let count = tx.get(&visits, "ash")?.map_or(0, |value| value[0]) + 1;
+    ///     tx.put(&visits, "ash", [count])?;
+    ///     Ok::<_, Error>(count)
+    /// };
+    /// let Committed { value, lsn } = pool.transaction_with_lsn(Isolation::Serializable, count)?;
+    /// assert_eq!(value, 1);
+    /// pool.sync_to(lsn)?;
+    /// assert!(pool.durable_lsn()? >= lsn); // From here on a power cut does not undo it.
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn transaction_with_lsn<R, E: From<Error>>(
         &self,
         isolation: Isolation,
         mut body: impl FnMut(&mut Transaction<'_>) -> Result<R, E>,
-    ) -> Result<(R, u64), E> {
+    ) -> Result<Committed<R>, E> {
         until_committed(|| {
             let mut transaction = self.begin_with(isolation)?;
-            let result = body(&mut transaction)?;
+            let value = body(&mut transaction)?;
             match transaction.commit() {
-                Ok(lsn) => Ok(Ok((result, lsn))),
+                Ok(lsn) => Ok(Ok(Committed { value, lsn })),
                 Err(conflict @ Error::Conflict { .. }) => Ok(Err(conflict)),
                 Err(error) => Err(error.into()),
             }

@@ -145,7 +145,7 @@ impl Pool {
     /// [`Pool::begin`], [`Transaction::put`] and [`Transaction::commit`]. Nothing has taken place,
     /// except with [`Error::AppliedNotDurable`].
     pub fn write(&self, batch: &WriteBatch) -> Result<u64, Error> {
-        self.until_committed(Isolation::Serializable, |transaction| {
+        self.transaction_with_lsn(Isolation::Serializable, |transaction| {
             match batch.put_into(transaction)? {
                 None => Ok(()),
                 Some(Failed { map, key }) => {
@@ -153,6 +153,6 @@ impl Pool {
                 }
             }
         })
-        .map(|((), lsn)| lsn)
+        .map(|committed| committed.lsn)
     }
 }

@@ -3,7 +3,10 @@
 use std::sync::mpsc::channel;
 use std::thread;
 
-use pando::{Error, Map, MapOptions, Pool, PoolOptions, Transaction, Upserted, WriteBatch};
+use pando::{
+    Committed, Error, Isolation, Map, MapOptions, Pool, PoolOptions, Transaction, Upserted,
+    WriteBatch,
+};
 
 const INDEXES: [&str; 5] = ["bztree", "bwtree", "nbtree", "wbtree", "skiplist"];
 
@@ -78,6 +81,46 @@ fn a_conflict_names_map_and_key() {
         Ok::<_, Error>(found)
     });
     assert_eq!((sum.expect("commits"), times), (7, 2));
+}
+
+/// Its result and its LSN are those of the run that has committed, and later commits have higher
+/// LSNs.
+#[test]
+fn a_transaction_tells_its_lsn() {
+    let pool = volatile();
+    let map = pool.map_with("trees", &options()).expect("a map");
+    let put = |key: &str| {
+        let mut transaction = pool.begin().expect("begins");
+        transaction.put(&map, key, "1").expect("fits");
+        transaction.commit().expect("commits")
+    };
+    for isolation in [Isolation::Serializable, Isolation::Snapshot] {
+        let before = put("ash");
+        let (mut runs, mut other) = (0, 0);
+        let committed = pool.transaction_with_lsn(isolation, |tx| {
+            runs += 1;
+            tx.get(&map, "elm")?;
+            if runs == 1 {
+                other = put("elm");
+            }
+            tx.put(&map, "elm", "2")?;
+            Ok::<_, Error>(runs)
+        });
+        let Committed { value, lsn } = committed.expect("commits");
+        assert_eq!(value, 2);
+        assert!(before < other && other < lsn, "{before}, {other}, {lsn}");
+        // A transaction without writes has that of what it has read.
+        let get = |tx: &mut Transaction<'_>| tx.get(&map, "elm");
+        let read = pool.transaction_with_lsn(isolation, get).expect("commits");
+        assert_eq!(read, Committed { value: Some(b"2".to_vec()), lsn });
+        assert!(put("oak") > lsn);
+    }
+    let refused = pool.transaction_with_lsn(Isolation::Serializable, |tx| {
+        tx.put(&map, "fir", "1")?;
+        Err::<(), _>(Error::KeyNotFound)
+    });
+    assert!(matches!(refused, Err(Error::KeyNotFound)), "{refused:?}");
+    assert_eq!(map.get("fir").expect("reads"), None);
 }
 
 #[test]

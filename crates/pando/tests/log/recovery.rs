@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use pando::{Acknowledge, Error, LogFiles, MapOptions, Pool, PoolOptions};
+use pando::{Acknowledge, Error, Isolation, LogFiles, MapOptions, Pool, PoolOptions};
 use pando_bztree::BzTrees;
 use pando_pmem::catalog::MapHeader;
 use pando_pmem::testing::refusal::{Resource, refuse};
@@ -60,6 +60,26 @@ fn a_pool_whose_file_is_gone_is_built_anew_from_its_log() {
     assert!(!pool.stat().expect("figures").recovery.from_log);
     check_map(&pool, "third", 10);
     check_map(&pool, "trees", 1_000);
+}
+
+#[test]
+fn a_transaction_survives_when_the_log_is_durable_up_to_its_lsn() {
+    let place = Place::new();
+    let pool = place.create();
+    let trees = transactional(&pool, "trees");
+    fill(&trees, 0, 9);
+    let committed = pool.transaction_with_lsn(Isolation::Serializable, |tx| {
+        tx.put(&trees, 9_u64.to_be_bytes(), b"value 9")?;
+        tx.put(&trees, 10_u64.to_be_bytes(), b"value 10")
+    });
+    let lsn = committed.expect("commits").lsn;
+    pool.sync_to(lsn).expect("synced");
+    let durable = pool.durable_lsn().expect("a log");
+    // Nothing is behind it.
+    assert_eq!((durable, pool.sync().expect("synced")), (lsn, lsn));
+    drop(trees);
+    place.go_down(pool);
+    check_map(&place.open(), "trees", 11);
 }
 
 #[test]
