@@ -125,7 +125,9 @@ fn code_of(error: &Error) -> Code {
         | Error::FolderNotFound { .. }
         | Error::LogNotFound { .. }
         | Error::LogOfOtherPool { .. } => Code::PoolNotFound,
-        Error::PoolExists { .. } | Error::LogExists { .. } => Code::PoolExists,
+        Error::PoolExists { .. } | Error::LogExists { .. } | Error::LogNotEmpty { .. } => {
+            Code::PoolExists
+        }
         Error::PoolBusy { .. }
         | Error::PoolEntering { .. }
         | Error::StoreBusy { .. }

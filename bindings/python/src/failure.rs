@@ -78,7 +78,9 @@ fn class_of(error: &Error) -> &'static str {
         | Error::FolderNotFound { .. }
         | Error::LogNotFound { .. }
         | Error::LogOfOtherPool { .. } => "PoolNotFoundError",
-        Error::PoolExists { .. } | Error::LogExists { .. } => "PoolExistsError",
+        Error::PoolExists { .. } | Error::LogExists { .. } | Error::LogNotEmpty { .. } => {
+            "PoolExistsError"
+        }
         Error::PoolBusy { .. }
         | Error::PoolEntering { .. }
         | Error::StoreBusy { .. }

@@ -128,6 +128,7 @@ impl Error {
             Log::Full { used_bytes, max_bytes } => Self::LogFull { used_bytes, max_bytes },
             Log::Failed { path } => Self::LogStopped { path: path.into() },
             Log::Pool(error) => Self::of_pool(error),
+            Log::NotEmpty { path, name } => Self::LogNotEmpty { path: path.into(), found: name },
             Log::Foreign { ref path, .. } | Log::OlderPool { ref path, .. } => {
                 Self::LogForeign { path: path.into(), cause: error.to_string() }
             }
@@ -297,6 +298,16 @@ mod tests {
         assert!(matches!(Error::of_sync(failed()), Error::AppliedNotDurable { .. }));
         let full = pando_log::Error::Stalled { path: "log".into(), writers: 8 };
         assert!(matches!(Error::of_sync(full.into()), Error::AppliedNotDurable { .. }));
+    }
+
+    #[test]
+    fn a_directory_with_files_of_a_log_is_named_with_one_of_them() {
+        let (path, name) = ("grove.log".to_owned(), "manifest".to_owned());
+        let error = Error::of_log(pando_log::Error::NotEmpty { path, name });
+        let told = "grove.log has files of a log already, such as \"manifest\"; name another directory, or \
+                    move these files away";
+        assert!(matches!(error, Error::LogNotEmpty { .. }));
+        assert_eq!(error.to_string(), told);
     }
 
     #[test]

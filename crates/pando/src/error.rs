@@ -396,6 +396,19 @@ pub enum Error {
         /// The directory.
         path: PathBuf,
     },
+    /// The directory for a new log, or for a backup, has files of a log, which were left as they
+    /// are.
+    #[error(
+        "{} has files of a log already, such as {found:?}; name another directory, or move these files \
+         away",
+        path.display()
+    )]
+    LogNotEmpty {
+        /// The directory.
+        path: PathBuf,
+        /// One of the files.
+        found: String,
+    },
     /// The pool's file is missing, so a log of it is the only copy, and is not reset.
     #[error(
         "there is no pool at {}, so a log of it may be the only copy, and is not reset; open the pool \

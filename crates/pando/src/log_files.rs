@@ -125,8 +125,8 @@ impl LogFiles {
     ///
     /// # Errors
     ///
-    /// [`Error::LogDamaged`]; [`Error::Log`], also if `to` has a log or a backup already. Then `to`
-    /// is no backup.
+    /// [`Error::LogDamaged`]; [`Error::LogNotEmpty`] if `to` has a log or a backup already, which
+    /// stays as it is; [`Error::Log`]. Then `to` has no new backup.
     pub fn backup(&self, to: impl AsRef<Path>) -> Result<u64, Error> {
         let (from, to) = (self.open()?, to.as_ref());
         let to = Disk::open_or_create(to).map_err(Error::of_device)?;

@@ -62,7 +62,8 @@ impl Pool {
     ///
     /// [`Error::PoolExists`] if there is a file at `path`, which stays as it is;
     /// [`Error::FolderNotFound`]; [`Error::FileSystemFull`]; [`Error::FileTooLarge`];
-    /// [`Error::LogExists`], [`Error::LogBusy`] and [`Error::Log`] for the directory of its log;
+    /// [`Error::LogExists`], [`Error::LogNotEmpty`], [`Error::LogBusy`] and [`Error::Log`] for the
+    /// directory of its log;
     /// [`Error::Option`] for a size that is not allowed; [`Error::Io`] if the system refuses for
     /// another reason, such as a folder that may not be written, or too few addresses for
     /// `max_bytes` ("map the file").

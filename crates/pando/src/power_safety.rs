@@ -158,7 +158,8 @@ impl Pool {
     ///
     /// [`Error::LogIsOnlyCopy`] if there is no pool; [`Error::NoLog`] if the pool has none;
     /// [`Error::NotTrusted`], since only its log can rebuild such a pool; [`Error::LogBusy`];
-    /// [`Error::Log`] if the directory has files of another log, or the disk refuses;
+    /// [`Error::LogNotEmpty`] if the directory has files of another log; [`Error::Log`] if the disk
+    /// refuses;
     /// [`Error::UnknownIndex`] and [`Error::Damaged`] if a transactional map cannot be read;
     /// [`Error::PoolFull`] if there is no room to undo a commit that a crash has left undecided;
     /// otherwise as [`open`](Self::open).

@@ -175,7 +175,7 @@ fn a_kill_at_each_write_of_a_reset_leaves_a_pool_whose_reset_goes_on() {
             }
             Err(refused) => {
                 complete += 1;
-                assert!(!is_former && matches!(refused, Error::Log(_)), "{refused}");
+                assert!(!is_former && matches!(refused, Error::LogNotEmpty { .. }), "{refused}");
                 let pool = open().expect("opens");
                 assert_eq!(records(&pool), expected, "complete, {writes} writes");
             }

@@ -263,8 +263,8 @@ fn refused_beside(place: &Place, file: &str) -> (PathBuf, Error) {
 fn a_pool_whose_log_cannot_be_created_is_not_created() {
     let place = Place::new();
     let (directory, refused) = refused_beside(&place, "segment-0000000000000000");
-    assert!(matches!(refused, Error::Log(_)), "{refused}");
-    assert!(refused.to_string().contains("segment-0000000000000000"), "{refused}");
+    let Error::LogNotEmpty { path, found } = &refused else { panic!("{refused}") };
+    assert_eq!((path, found.as_str()), (&directory, "segment-0000000000000000"));
     let names: Vec<_> = fs::read_dir(place.folder.path()).expect("listed").collect();
     assert_eq!(names.len(), 1, "nothing but the directory is left: {names:?}");
     fs::remove_file(directory.join("segment-0000000000000000")).expect("removed");

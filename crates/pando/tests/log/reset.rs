@@ -88,6 +88,8 @@ fn a_new_log_is_copied_and_restored() {
     fs::remove_dir_all(place.path("grove.log")).expect("removed");
     let pool = Pool::reset_log(place.pool(), &place.options()).expect("a new log");
     let lsn = pool.backup(place.path("backup")).expect("a backup");
+    let again = pool.backup(place.path("backup")).expect_err("it is there");
+    assert!(matches!(again, Error::LogNotEmpty { .. }), "{again}");
     let options = PoolOptions::new().log(place.path("other.log"));
     let restored = Pool::restore(place.path("backup"), place.path("other.pool"), &options);
     let restored = restored.expect("restored");
@@ -109,7 +111,7 @@ fn a_log_of_another_pool_is_left_alone() {
     let before = files(&directory);
     for _ in 0..2 {
         let refused = Pool::reset_log(place.pool(), &PoolOptions::new()).expect_err("foreign");
-        assert!(matches!(refused, Error::Log(_)), "{refused}");
+        assert!(matches!(refused, Error::LogNotEmpty { .. }), "{refused}");
         assert!(refused.to_string().contains("name another directory"), "{refused}");
         assert_eq!(files(&directory), before);
     }
@@ -134,7 +136,7 @@ fn a_damaged_log_is_moved_away_and_replaced() {
     let refused = Pool::open(place.pool(), &PoolOptions::new()).expect_err("damage");
     assert!(matches!(refused, Error::LogDamaged { .. }), "{refused}");
     let refused = Pool::reset_log(place.pool(), &PoolOptions::new()).expect_err("not empty");
-    assert!(refused.to_string().contains("move them away"), "{refused}");
+    assert!(refused.to_string().contains("move these files away"), "{refused}");
     fs::rename(&directory, place.path("damaged.log")).expect("moved");
     let pool = Pool::reset_log(place.pool(), &PoolOptions::new()).expect("a new log");
     check_all(&pool);
@@ -148,7 +150,7 @@ fn a_log_that_is_fine_is_replaced_only_in_another_directory() {
     closed_pool(&place);
     let before = files(&place.path("grove.log"));
     let refused = Pool::reset_log(place.pool(), &place.options()).expect_err("it is there");
-    assert!(matches!(refused, Error::Log(_)), "{refused}");
+    assert!(matches!(refused, Error::LogNotEmpty { .. }), "{refused}");
     check_all(&place.open());
     let elsewhere = PoolOptions::new().log(place.path("new.log"));
     let pool = Pool::reset_log(place.pool(), &elsewhere).expect("a new log");
@@ -355,7 +357,7 @@ fn a_proposal_that_no_superblock_names_is_no_log() {
     pool.close().expect("closed");
     // It is that of the lost pool.
     let refused = Pool::reset_log(place.pool(), &elsewhere).expect_err("of another pool");
-    assert!(refused.to_string().contains("move them away"), "{refused}");
+    assert!(refused.to_string().contains("move these files away"), "{refused}");
     assert_eq!(files(&directory), proposed);
     // The last resort, if the former log is lost too.
     fs::rename(directory.join("proposal"), directory.join("manifest")).expect("renamed");

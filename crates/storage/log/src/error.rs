@@ -57,7 +57,7 @@ pub enum Error {
     },
     /// The directory has a log already, so no other one is created there.
     #[error(
-        "{path} has files of a log already, such as {name:?}; name another directory, or move them away"
+        "{path} has files of a log already, such as {name:?}; name another directory, or move these files away"
     )]
     NotEmpty {
         /// The directory.
