@@ -199,8 +199,8 @@ impl Snapshot<'_> {
     /// # Errors
     ///
     /// Those of `visit`, which end the dump, and those of [`get`](Self::get). Also
-    /// [`Error::Damaged`] if a map cannot be read, whatever its index, [`Error::UnknownIndex`] and
-    /// [`Error::OpenForSalvage`].
+    /// [`Error::Damaged`] if a map, or the list of maps, cannot be read;
+    /// [`Error::UnknownIndex`] and [`Error::OpenForSalvage`].
     ///
     /// ```
     /// use pando::{Error, MapOptions, Pool, PoolOptions};
@@ -245,6 +245,13 @@ impl Snapshot<'_> {
             Some(format!("the map in slot {} cannot be read: {found}; drop it first", map.slot))
         };
         if let Some(what) = listed.iter().find_map(of_damaged) {
+            return Err(Error::Damaged(what.into()));
+        }
+        // Of a store. A map whose pages are damaged too is not even listed by its number.
+        if let Some(damage) = self.pool.engine.map_list_damage()?.first() {
+            let what = format!(
+                "a part of the list of maps cannot be read, so maps may be missing: {damage}"
+            );
             return Err(Error::Damaged(what.into()));
         }
         let listed = listed.iter().filter(|map| map.is_transactional);

@@ -133,3 +133,42 @@ fn a_renamed_map_of_a_store_has_its_records_after_a_reopening() {
     assert_eq!(plants.get(b"ash").expect("reads").as_deref(), Some(&b"1"[..]));
     assert!(matches!(opened.open_map("trees"), Err(Error::MapNotFound { .. })));
 }
+
+/// A folder with a store of one map with so many records, whose name is in a damaged page.
+fn with_damaged_list(records: u32) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().expect("a folder");
+    let opened = store(&folder);
+    let map = opened.map("trees").expect("created");
+    (0..records).for_each(|key| map.put(key.to_be_bytes(), [7; 100]).expect("written"));
+    drop(map);
+    opened.close().expect("durable");
+    // The key of the name, in the map that is the list of maps.
+    let key = b"\x01\x01mtrees";
+    let mut damaged = 0;
+    for entry in std::fs::read_dir(folder.path().join("store/pages")).expect("a folder") {
+        let path = entry.expect("a file").path();
+        let mut bytes = std::fs::read(&path).expect("read");
+        let places = (0..bytes.len()).filter(|&at| bytes[at..].starts_with(key));
+        let places: Vec<_> = places.collect();
+        damaged += places.len();
+        places.into_iter().for_each(|at| bytes[at] ^= 1);
+        std::fs::write(path, bytes).expect("written");
+    }
+    assert!(damaged > 0);
+    folder
+}
+
+/// The dump of a snapshot would leave out maps that are not listed.
+#[test]
+fn a_dump_of_a_store_whose_list_of_maps_is_damaged_is_an_error() {
+    // In the second case the only page of the map is the damaged one.
+    for records in [4_000, 1] {
+        let folder = with_damaged_list(records);
+        let opened = store(&folder);
+        let snapshot = opened.snapshot().expect("taken");
+        let dumped = snapshot.dump(|_, _, _| Ok::<_, Error>(()));
+        let refused = dumped.expect_err("a map may be missing");
+        assert!(matches!(refused, Error::Damaged(_)), "{records} records: {refused}");
+        assert!(refused.to_string().contains("is damaged"), "{records} records: {refused}");
+    }
+}

@@ -89,6 +89,10 @@ pub(crate) trait Engine: Send + Sync {
     /// The maps, in any order.
     fn maps(&self) -> Result<Vec<MapInfo>, Error>;
 
+    /// The damage of the list of maps, by which [`maps`](Self::maps) may lack one. None in a pool,
+    /// where each map has its own place in the list.
+    fn map_list_damage(&self) -> Result<Vec<String>, Error>;
+
     /// Gives the map `from`, which exists, the name `to`, which no map has.
     fn rename_map(&self, from: &str, to: &str) -> Result<(), Error>;
 

@@ -508,6 +508,10 @@ impl<D: Domain> Engine for Pooled<D> {
         Ok(self.entries()?.into_iter().map(info).collect())
     }
 
+    fn map_list_damage(&self) -> Result<Vec<String>, Error> {
+        Ok(Vec::new())
+    }
+
     fn rename_map(&self, from: &str, to: &str) -> Result<(), Error> {
         self.check_alone("renaming a map")?;
         self.transactions.check_log()?;

@@ -170,6 +170,10 @@ impl Engine for Stored {
         Ok(infos(self.store.readable_maps().map_err(Error::of_store)?).collect())
     }
 
+    fn map_list_damage(&self) -> Result<Vec<String>, Error> {
+        Ok(self.store.readable_maps().map_err(Error::of_store)?.damage)
+    }
+
     fn rename_map(&self, from: &str, to: &str) -> Result<(), Error> {
         self.store.rename_map(from, to).map_err(Error::of_store)
     }
