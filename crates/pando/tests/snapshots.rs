@@ -1,6 +1,7 @@
 //! Snapshots through the public API.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
@@ -248,6 +249,75 @@ fn a_dump_of_a_snapshot_has_the_records_of_all_maps_as_they_were() {
         _ => Ok(()),
     });
     assert!(matches!(refused, Err(Error::KeyNotFound)));
+}
+
+/// Maps are renamed meanwhile, and names move from map to map: each dump has each map once.
+#[test]
+fn a_dump_beside_renames_has_each_map_once() {
+    const MAPS: u8 = 24;
+    const ROUNDS: usize = 300;
+    let pool = volatile();
+    let name = |map: u8| format!("map {map}");
+    for number in 0..MAPS {
+        let map = pool.map_with(&name(number), &options()).expect("a map");
+        map.insert("number", [number]).expect("inserts");
+    }
+    let snapshot = pool.snapshot().expect("a snapshot");
+    // False while the maps are open in a dump. The other thread dumps, and then waits for renames.
+    let rename = |from: &str, to: &str| match pool.rename_map(from, to) {
+        Err(Error::MapInUse { .. }) => false,
+        renamed => renamed.map(|()| true).expect("renames"),
+    };
+    let (is_over, renames) = (AtomicBool::new(false), AtomicUsize::new(0));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            // Two maps exchange their names, in three steps, so that each name is often free.
+            let pairs = (0..).map(|step: usize| {
+                let maps = usize::from(MAPS);
+                [step % maps, (step * 7 + 1) % maps].map(|map| map as u8)
+            });
+            for [one, other] in pairs.filter(|[one, other]| one != other) {
+                let [one, other] = [name(one), name(other)];
+                for (from, to) in [(&*one, "passing"), (&*other, &*one), ("passing", &*other)] {
+                    while !rename(from, to) {
+                        if is_over.load(Ordering::Relaxed) {
+                            return;
+                        }
+                        std::thread::yield_now();
+                    }
+                    renames.fetch_add(1, Ordering::Relaxed);
+                }
+                if is_over.load(Ordering::Relaxed) {
+                    return;
+                }
+            }
+        });
+        let _over = Over(&is_over);
+        let mut dumps = 0;
+        while dumps < ROUNDS || renames.load(Ordering::Relaxed) < ROUNDS {
+            let (mut names, mut numbers) = (BTreeSet::new(), Vec::new());
+            let dumped = snapshot.dump(|map, _, value| {
+                names.insert(map.to_owned());
+                numbers.push(value[0]);
+                Ok::<_, Error>(())
+            });
+            assert_eq!(dumped.expect("dumps"), u64::from(MAPS));
+            numbers.sort_unstable();
+            assert!(numbers.iter().copied().eq(0..MAPS), "{numbers:?}");
+            assert_eq!(names.len(), usize::from(MAPS), "{names:?}");
+            dumps += 1;
+            std::thread::yield_now();
+        }
+    });
+}
+
+/// Ends another thread, also after a panic.
+struct Over<'flag>(&'flag AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 #[test]

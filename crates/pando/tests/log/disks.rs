@@ -1,11 +1,17 @@
 //! Logs on disks that are full, that cannot be written, and that fail.
 
 use std::fs;
+use std::io::{ErrorKind, Write};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use pando::{Acknowledge, Error, Outcome, Pool, WriteBatch};
 
 use crate::mounted::{MemoryDisk, Mounted};
 use crate::place::{Place, check_map, fill, transactional};
+
+const ORDER: Ordering = Ordering::SeqCst;
 
 /// A refused commit has installed nothing, and all goes on when the disk has room.
 #[test]
@@ -89,6 +95,68 @@ fn a_full_disk_refuses_commits_as_a_whole_until_it_has_room() {
     assert!(pool.check().expect("checked").is_consistent());
     drop((map, other, session, pool));
     drop(mounted);
+}
+
+/// The file system is full in the middle of a rebuild, whose threads sort the writes of the log. A
+/// rebuild in the order of the log finds room.
+#[test]
+fn a_rebuild_onto_a_full_file_system_begins_again() {
+    const SMALL: u64 = 20_000;
+    const LARGE: u64 = 400;
+    let place = Place::new();
+    let memory = place.path("memory");
+    let Some(_mounted) = Mounted::tmpfs(&memory, 96 << 20) else { return };
+    let path = memory.join("grove.pool");
+    let options = place.options().initial_bytes(8 << 20);
+    let pool = Pool::create(&path, &options).expect("a pool");
+    let map = transactional(&pool, "trees");
+    fill(&map, 0, SMALL);
+    let large = |number: u64| vec![number as u8; 30_000];
+    for number in 0..LARGE {
+        map.upsert(number.to_le_bytes(), large(number)).expect("written");
+    }
+    pool.sync().expect("synced");
+    drop((map, pool));
+    fs::remove_file(&path).expect("removed");
+
+    // The first report of commits fills the file system, and that of the next attempt empties it.
+    let filler = memory.join("filler");
+    let attempts = Arc::new(AtomicU64::new(0));
+    let (noted, before) = (attempts.clone(), AtomicU64::new(u64::MAX));
+    let options = options.on_recovery(move |progress| {
+        if progress.commits == 0 || before.swap(progress.commits, ORDER) < progress.commits {
+            return;
+        }
+        match noted.fetch_add(1, ORDER) {
+            0 => fill_up(&filler),
+            _ => fs::remove_file(&filler).expect("removed"),
+        }
+    });
+    let pool = Pool::open(&path, &options).expect("recovers");
+    assert_eq!(attempts.load(ORDER), 2);
+    let map = pool.open_map("trees").expect("a map");
+    assert_eq!(map.len().expect("counted"), SMALL + LARGE - 1);
+    for number in 0..LARGE {
+        let value = map.get(number.to_le_bytes()).expect("read");
+        assert!(value == Some(large(number)), "{number}");
+    }
+    let names = fs::read_dir(&memory).expect("listed").count();
+    assert_eq!(names, 1, "the pool alone");
+}
+
+/// Writes zeros to a new file until the file system is full.
+fn fill_up(path: &Path) {
+    let mut file = fs::File::create(path).expect("created");
+    let mut bytes = &vec![0; 1 << 20][..];
+    while !bytes.is_empty() {
+        match file.write(bytes) {
+            Ok(_) => {}
+            Err(error) if error.kind() == ErrorKind::StorageFull => {
+                bytes = &bytes[..bytes.len() / 2]
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
 }
 
 /// Nothing is opened, rebuilt or created beside it.
