@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use pando::{Acknowledge, Error, Outcome, Pool, WriteBatch};
+use pando::{Acknowledge, Error, LogFiles, Outcome, Pool, WriteBatch};
 
 use crate::mounted::{MemoryDisk, Mounted};
 use crate::place::{Place, check_map, fill, transactional};
@@ -199,6 +199,38 @@ fn a_log_that_cannot_be_written_is_refused_and_stays_as_it_is() {
 
     drop(mounted);
     check_map(&place.open(), "trees", 100);
+}
+
+/// Logs and backups that are only read need not be on a file system that can be written.
+#[test]
+fn a_read_only_log_is_verified_copied_and_restored() {
+    let place = Place::new();
+    let pool = place.create();
+    let map = transactional(&pool, "trees");
+    fill(&map, 0, 100);
+    pool.write_image().expect("written");
+    fill(&map, 100, 150);
+    let lsn = pool.sync().expect("synced");
+    drop(map);
+    pool.close().expect("closed");
+    let read_only = place.path("read-only");
+    let Some(_mounted) = Mounted::read_only(&read_only, &place.log()) else { return };
+    let log = LogFiles::at(&read_only);
+    assert!(log.exists());
+    let report = log.verify().expect("whole");
+    assert_eq!((report.image_records, report.end_lsn), (100, lsn));
+    // A backup of it, and the same backup where nothing can be written.
+    let backup = place.path("backup");
+    assert_eq!(log.backup(&backup).expect("a backup"), lsn);
+    let of_backup = place.path("read-only-backup");
+    let Some(_mounted) = Mounted::read_only(&of_backup, &backup) else { return };
+    for from in [&read_only, &of_backup] {
+        let name = from.file_name().expect("a name").to_str().expect("a text");
+        let options = place.options().log(place.path(&format!("{name}.log")));
+        let path = place.path(&format!("{name}.pool"));
+        check_map(&Pool::restore(from, path, &options).expect("restored"), "trees", 150);
+        LogFiles::at(from).verify().expect("whole, as before");
+    }
 }
 
 /// The disk answers with an error from the middle of the commits on. What it has then is all that

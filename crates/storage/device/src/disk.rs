@@ -128,6 +128,11 @@ impl Directory for Disk {
         Ok(Box::new(self.file(name, Operation::Open, &options)?))
     }
 
+    fn open_read_only(&self, name: &str) -> Result<Box<dyn File>> {
+        let options = fs::OpenOptions::new().read(true).clone();
+        Ok(Box::new(self.file(name, Operation::Open, &options)?))
+    }
+
     fn create(&self, name: &str) -> Result<Box<dyn File>> {
         let options = fs::OpenOptions::new().read(true).write(true).create_new(true).clone();
         Ok(Box::new(self.file(name, Operation::Create, &options)?))

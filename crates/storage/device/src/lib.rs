@@ -152,6 +152,14 @@ pub trait Directory: fmt::Debug + Send + Sync {
     /// [`Error::is_not_found`] if no file has that name; else what the system answers.
     fn open(&self, name: &str) -> Result<Box<dyn File>>;
 
+    /// Opens the file `name`, to be read alone: also on a file system that cannot be written.
+    /// Writes to it are refused.
+    ///
+    /// # Errors
+    ///
+    /// As [`open`](Self::open).
+    fn open_read_only(&self, name: &str) -> Result<Box<dyn File>>;
+
     /// Creates the empty file `name`. The name is durable after [`sync`](Self::sync).
     ///
     /// # Errors

@@ -312,12 +312,11 @@ impl Directory for Simulated {
     }
 
     fn open(&self, name: &str) -> Result<Box<dyn File>> {
-        self.shared.admit(Operation::Open, name)?;
-        let state = self.shared.state();
-        match state.names.get(name) {
-            Some(&file) => Ok(Box::new(self.file(&state, name, file))),
-            None => Err(error(Operation::Open, name, io::ErrorKind::NotFound)),
-        }
+        Ok(Box::new(self.opened(name)?))
+    }
+
+    fn open_read_only(&self, name: &str) -> Result<Box<dyn File>> {
+        Ok(Box::new(SimulatedFile { is_writable: false, ..self.opened(name)? }))
     }
 
     fn create(&self, name: &str) -> Result<Box<dyn File>> {
@@ -380,9 +379,19 @@ impl State {
 }
 
 impl Simulated {
+    fn opened(&self, name: &str) -> Result<SimulatedFile> {
+        self.shared.admit(Operation::Open, name)?;
+        let state = self.shared.state();
+        match state.names.get(name) {
+            Some(&file) => Ok(self.file(&state, name, file)),
+            None => Err(error(Operation::Open, name, io::ErrorKind::NotFound)),
+        }
+    }
+
     fn file(&self, state: &State, name: &str, file: usize) -> SimulatedFile {
         let reported = AtomicU64::new(state.files[file].failures);
-        SimulatedFile { shared: self.shared.clone(), name: name.to_owned(), file, reported }
+        let (shared, name) = (self.shared.clone(), name.to_owned());
+        SimulatedFile { shared, name, file, is_writable: true, reported }
     }
 }
 
@@ -391,6 +400,7 @@ struct SimulatedFile {
     shared: Arc<Shared>,
     name: String,
     file: usize,
+    is_writable: bool,
     /// How many failures of syncs this handle has reported, or was opened after.
     reported: AtomicU64,
 }
@@ -398,6 +408,13 @@ struct SimulatedFile {
 impl SimulatedFile {
     fn size(&self) -> usize {
         self.shared.state().files[self.file].seen.length
+    }
+
+    fn check_writable(&self, operation: Operation) -> Result<()> {
+        match self.is_writable {
+            true => Ok(()),
+            false => Err(error(operation, &self.name, io::ErrorKind::PermissionDenied)),
+        }
     }
 
     fn write(&self, at: usize, bytes: &[u8]) {
@@ -421,6 +438,7 @@ impl File for SimulatedFile {
     }
 
     fn write_at(&self, bytes: &[u8], at: u64) -> Result<()> {
+        self.check_writable(Operation::Write)?;
         self.shared.admit(Operation::Write, &self.name)?;
         let at = usize::try_from(at)
             .map_err(|_| error(Operation::Write, &self.name, io::ErrorKind::FileTooLarge))?;
@@ -429,6 +447,7 @@ impl File for SimulatedFile {
     }
 
     fn allocate(&self, bytes: u64) -> Result<()> {
+        self.check_writable(Operation::Allocate)?;
         self.shared.admit(Operation::Allocate, &self.name)?;
         let size = self.size();
         let bytes = usize::try_from(bytes)

@@ -37,6 +37,24 @@ fn what_was_written_is_read() {
 }
 
 #[test]
+fn a_file_that_is_opened_to_be_read_is_not_written() {
+    each_directory(|directory| {
+        let missing = directory.open_read_only("oak").expect_err("there is none");
+        assert!(missing.is_not_found(), "{missing}");
+        directory.create("oak").expect("a new file").write_at(b"bark", 0).expect("a write");
+        let file = directory.open_read_only("oak").expect("the file");
+        let mut bytes = [0; 4];
+        file.read_at(&mut bytes, 0).expect("its bytes");
+        assert_eq!((&bytes, file.size_bytes().expect("a size")), (b"bark", 4));
+        let refused = file.write_at(b"leaf", 0).expect_err("it is open to be read");
+        assert_eq!(refused.operation, Operation::Write);
+        let refused = file.allocate(8).expect_err("it is open to be read");
+        assert_eq!(refused.operation, Operation::Allocate);
+        assert_eq!(read(directory, "oak"), b"bark");
+    });
+}
+
+#[test]
 fn allocated_room_is_zero_and_keeps_what_was_written() {
     each_directory(|directory| {
         let file = directory.create("ash").expect("a new file");

@@ -185,7 +185,7 @@ impl Manifest {
 
     /// The manifest in the file `name`, if there is one.
     fn read(name: &str, directory: &dyn Directory) -> Result<Option<Self>> {
-        let file = match directory.open(name) {
+        let file = match directory.open_read_only(name) {
             Err(error) if error.is_not_found() => return Ok(None),
             opened => opened?,
         };

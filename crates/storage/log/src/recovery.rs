@@ -29,7 +29,9 @@ use crate::block::{BLOCK_ALIGN, Block, Header, padded};
 use crate::control::Start;
 use crate::error::{Error, Result};
 use crate::manifest::Manifest;
-use crate::segments::{existing, first_header, name_of, names, numbers, read_block, sync_names};
+use crate::segments::{
+    existing, first_header, name_of, names, numbers, read_block, readable, sync_names,
+};
 
 /// What was read of a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -201,7 +203,7 @@ pub fn copy(
         return Err(Error::Missing { path: from.path(), from: lsn, what });
     }
     if let Some((last, _)) = &open
-        && existing(from, *last)?.is_none()
+        && readable(from, *last)?.is_none()
     {
         return Err(released(from, lsn));
     }
@@ -324,7 +326,7 @@ impl<'directory> Reader<'directory> {
     /// The block at `place`, if there is one that belongs there.
     fn block_at(&self, place: u64, so_far: &SoFar) -> Result<Option<(Block, Vec<u8>)>> {
         let number = place / self.segment_bytes;
-        let Some(file) = existing(self.directory, number)? else {
+        let Some(file) = readable(self.directory, number)? else {
             if !self.firsts.contains_key(&number) {
                 return Ok(None);
             }
@@ -357,7 +359,7 @@ impl<'directory> Reader<'directory> {
         let first = end.place / self.segment_bytes;
         for &segment in self.firsts.range(first..).map(|(segment, _)| segment) {
             let start = segment * self.segment_bytes;
-            let Some(file) = existing(self.directory, segment)? else { continue };
+            let Some(file) = readable(self.directory, segment)? else { continue };
             let from = end.place.saturating_sub(start);
             for at in (from..self.segment_bytes).step_by(BLOCK_ALIGN as usize) {
                 let is_later = |header: &Header| {

@@ -95,9 +95,18 @@ pub(crate) fn names(directory: &dyn Directory) -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// The file of segment `number`, if there is one.
+/// The file of segment `number`, to be read and written, if there is one.
 pub(crate) fn existing(directory: &dyn Directory, number: u64) -> Result<Option<Box<dyn File>>> {
-    match directory.open(&name_of(number)) {
+    if_present(directory.open(&name_of(number)))
+}
+
+/// The same, to be read alone: a backup may be on a file system that cannot be written.
+pub(crate) fn readable(directory: &dyn Directory, number: u64) -> Result<Option<Box<dyn File>>> {
+    if_present(directory.open_read_only(&name_of(number)))
+}
+
+fn if_present(opened: pando_device::Result<Box<dyn File>>) -> Result<Option<Box<dyn File>>> {
+    match opened {
         Err(error) if error.is_not_found() => Ok(None),
         opened => Ok(Some(opened?)),
     }
@@ -136,7 +145,7 @@ pub(crate) fn first_header(
     number: u64,
     segment_bytes: u64,
 ) -> Result<Option<Header>> {
-    let Some(file) = existing(directory, number)? else { return Ok(None) };
+    let Some(file) = readable(directory, number)? else { return Ok(None) };
     let is_ours =
         |header: &Header| header.log_id == log_id && header.place == number * segment_bytes;
     let block = read_block(file.as_ref(), 0, segment_bytes, &is_ours)?;
@@ -272,7 +281,7 @@ impl Segments {
 
     /// Whether the block at `place` has this checksum: the file is that of this log.
     pub fn has_block(&self, place: u64, crc: u32) -> Result<bool> {
-        let Some(file) = existing(self.directory.as_ref(), place / self.segment_bytes)? else {
+        let Some(file) = readable(self.directory.as_ref(), place / self.segment_bytes)? else {
             return Ok(false);
         };
         if file.size_bytes()? < place % self.segment_bytes + BLOCK_ALIGN {
@@ -287,7 +296,7 @@ impl Segments {
     /// Whether a block of this log at `place` goes on from the LSN `last_lsn`.
     pub fn is_followed(&self, place: u64, last_lsn: u64) -> Result<bool> {
         let (number, at) = (place / self.segment_bytes, place % self.segment_bytes);
-        let Some(file) = existing(self.directory.as_ref(), number)? else { return Ok(false) };
+        let Some(file) = readable(self.directory.as_ref(), number)? else { return Ok(false) };
         let goes_on = |header: &Header| {
             header.log_id == self.log_id && header.place == place && header.after_lsn == last_lsn
         };

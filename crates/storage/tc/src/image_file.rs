@@ -66,14 +66,15 @@ pub(crate) fn images(directory: &dyn Directory) -> Result<Vec<u64>> {
 
 /// The size of an image's file in bytes.
 pub(crate) fn size_bytes(directory: &dyn Directory, from: u64) -> Result<u64> {
-    let size = directory.open(&name_of(from)).and_then(|file| file.size_bytes());
+    let size = directory.open_read_only(&name_of(from)).and_then(|file| file.size_bytes());
     Ok(size.map_err(pando_log::Error::from)?)
 }
 
 /// Copies the file of an image; durable on return, but for its name.
 pub(crate) fn copy_image(from: &dyn Directory, image: u64, to: &dyn Directory) -> Result<()> {
     let copy = || -> pando_device::Result<()> {
-        let [source, copy] = [from.open(&name_of(image))?, to.create(&name_of(image))?];
+        let source = from.open_read_only(&name_of(image))?;
+        let copy = to.create(&name_of(image))?;
         let (mut at, size) = (0, source.size_bytes()?);
         let mut bytes = vec![0; CHUNK_BYTES];
         while at < size {
@@ -199,7 +200,7 @@ impl Image {
     /// Opens the image from the LSN `from` of the log `log_id`.
     pub fn open(directory: &dyn Directory, log_id: u128, from: u64) -> Result<Self> {
         let name = name_of(from);
-        let file = directory.open(&name).map_err(pando_log::Error::from)?;
+        let file = directory.open_read_only(&name).map_err(pando_log::Error::from)?;
         let size_bytes = file.size_bytes().map_err(pando_log::Error::from)?;
         let path = format!("{}/{name}", directory.path());
         let mut image = Self { file, path, size_bytes, list: MapList::default(), first_at: 0 };

@@ -1,10 +1,80 @@
 //! Pools so large that several threads rebuild them.
 
 use pando_device::simulated::Simulated;
+use pando_device::{Directory, File};
 use pando_index::random::Random;
+use pando_tc::{copy, verify};
 
 use crate::common::{Killed, bztree};
 use crate::power::{create, dump, rebuild, write_image};
+
+/// A directory of which files are only read: on a file system that cannot be written.
+#[derive(Debug)]
+struct ReadOnly(Simulated);
+
+impl Directory for ReadOnly {
+    fn path(&self) -> String {
+        self.0.path()
+    }
+
+    fn names(&self) -> pando_device::Result<Vec<String>> {
+        self.0.names()
+    }
+
+    fn open(&self, name: &str) -> pando_device::Result<Box<dyn File>> {
+        panic!("{name} is opened to be written");
+    }
+
+    fn open_read_only(&self, name: &str) -> pando_device::Result<Box<dyn File>> {
+        self.0.open_read_only(name)
+    }
+
+    fn create(&self, name: &str) -> pando_device::Result<Box<dyn File>> {
+        panic!("{name} is created");
+    }
+
+    fn rename(&self, name: &str, _: &str) -> pando_device::Result<()> {
+        panic!("{name} is renamed");
+    }
+
+    fn replace(&self, name: &str, _: &str) -> pando_device::Result<()> {
+        panic!("{name} is renamed");
+    }
+
+    fn remove(&self, name: &str) -> pando_device::Result<()> {
+        panic!("{name} is removed");
+    }
+
+    fn sync(&self) -> pando_device::Result<()> {
+        panic!("names are synced");
+    }
+}
+
+/// A replay reads as `verify` does.
+#[test]
+fn a_log_is_verified_and_copied_without_a_change() {
+    let directory = Simulated::new();
+    let component = create(bztree::<Killed>(), &directory);
+    component.maps().add(1);
+    component.log_maps(&component.maps().list()).expect("logged");
+    let put = |key: &[u8]| {
+        let mut transaction = component.begin();
+        transaction.put(1, key, &[7; 300]).expect("fits");
+        transaction.commit().expect("commits")
+    };
+    put(b"ash");
+    write_image(&component).expect("an image");
+    // More than a segment.
+    let newest = (0..400_u32).fold(0, |_, number| put(&number.to_be_bytes()));
+    component.sync(newest).expect("synced");
+    drop(component);
+    let read_only = ReadOnly(directory);
+    let (recovered, replayed) = verify(&read_only).expect("whole");
+    assert_eq!((recovered.end_lsn(), replayed.image_records), (newest, 1));
+    let to = Simulated::new();
+    assert_eq!(copy(&read_only, &to).expect("copied"), newest);
+    assert_eq!(verify(&to).expect("whole").1.image_records, 1);
+}
 
 /// Keys of each map.
 const KEYS: u64 = 4_000;

@@ -62,6 +62,11 @@ impl Directory for Folder {
         self.with(|files| files.open(&self.path_of(name))).map(|file| self.file(file))
     }
 
+    fn open_read_only(&self, name: &str) -> Result<Box<dyn File>> {
+        let opened = self.with(|files| files.open_read_only(&self.path_of(name)));
+        opened.map(|file| self.file(file))
+    }
+
     fn create(&self, name: &str) -> Result<Box<dyn File>> {
         self.with(|files| files.create(&self.path_of(name))).map(|file| self.file(file))
     }
