@@ -18,7 +18,7 @@
 //!   earlier life has another place.
 //! * The block covers the LSNs above `after`, up to `last`. Records that failed are left out, so it
 //!   may have no record. Of the others it has what a replay needs
-//!   ([`Settle::push_redo`](crate::Settle::push_redo)), so payloads may be shorter than in the tail.
+//!   ([`Settle::push_redo`](crate::Settle::push_redo)): payloads may be shorter than in the tail.
 //!   A block is sealed only when all LSNs up to `after` are durable.
 //! * `n` (bytes 64 to 67) is the number of records; `before` (bytes 68 to 71) is `crc` of the block
 //!   before, zero for the first block of a log.
