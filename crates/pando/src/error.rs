@@ -367,10 +367,8 @@ pub enum Error {
         /// The map's name.
         name: String,
     },
-    /// A transaction takes maps of its own pool.
-    #[error(
-        "the map {name:?} belongs to another pool than the transaction; open it in the same pool"
-    )]
+    /// A transaction, a snapshot or a pin takes maps of its own pool.
+    #[error("the map {name:?} belongs to another pool; use a map of the same pool in this call")]
     MapOfOtherPool {
         /// The map's name.
         name: String,

@@ -61,6 +61,7 @@ mod map_cursors;
 mod online_check;
 mod options;
 mod ordered;
+mod pin;
 mod pool;
 mod pool_maps;
 mod power_safety;
@@ -85,6 +86,7 @@ pub use log_files::{LogFiles, LogReport};
 pub use map::Map;
 pub use options::{Acknowledge, DomainChoice, MapOptions, PoolOptions, RecoveryProgress};
 pub use pando_index::{KeyRange, Limits, Order, Record, Upserted};
+pub use pin::{Pin, PinnedValue};
 pub use pool::Pool;
 pub use report::{
     AllocatorStat, CheckReport, Compacted, LogProgress, LogStat, MapFigures, MapInfo, MapStat,

@@ -316,7 +316,7 @@ impl<D: Domain> Pool<D> {
     }
 
     /// Takes a slot in which no thread is pinned.
-    fn take_any(&self) -> Result<Guard<'_, D>> {
+    pub(crate) fn take_any(&self) -> Result<Guard<'_, D>> {
         loop {
             let seen = self.participant_slots();
             let taken = self

@@ -64,6 +64,9 @@ pub(crate) trait Engine: Send + Sync {
         options: SnapshotOptions,
     ) -> Result<Option<Box<dyn AnySnapshot + '_>>, Error>;
 
+    /// Keeps the memory of values that are read from now on.
+    fn hold(&self) -> Result<Arc<dyn Held>, Error>;
+
     /// Waits until all commits up to `lsn` survive a power cut, or all so far. Returns that LSN.
     fn sync(&self, lsn: Option<u64>) -> Result<u64, Error>;
 
@@ -160,6 +163,12 @@ pub(crate) use opening::{create, open, reset_log, restore, volatile};
 pub(crate) use stored::open_store;
 pub(crate) use superblock::read_superblock;
 pub(crate) use transactional::{AnyRange, AnySnapshot, AnyTransaction};
+
+/// While it lives, the pool does not reuse the memory of values that are read meanwhile.
+pub(crate) trait Held: Send + Sync {
+    /// Whether a value that was read lies in that memory.
+    fn covers(&self, value: &[u8]) -> bool;
+}
 
 /// A map that is open.
 pub(crate) struct OpenedMap {

@@ -9,7 +9,7 @@ use pando_device::Directory;
 use pando_log::{Log, LogOptions, log_id_of};
 use pando_pmem::catalog::{MAX_NAME_BYTES, MapEntry, MapHeader};
 use pando_pmem::layout::LOG_OFF;
-use pando_pmem::{Domain, Guard, LogName, draw_id, remove_unfinished};
+use pando_pmem::{Domain, Guard, Hold, LogName, draw_id, remove_unfinished};
 use pando_pmwcas::Recovered;
 use pando_tc::{LEAST_VALUE_BYTES, SnapshotOptions};
 use pando_tree::maps::{Audit, Catalog, MapError, OptionValues, ProblemClass};
@@ -24,7 +24,7 @@ use super::reset::reset;
 use super::resumed::Resumed;
 use super::sharing::{Recoverer, evict, processes};
 use super::transactional::{AnySnapshot, AnyTransaction, Numbered, Transactions};
-use super::{Engine, audit};
+use super::{Engine, Held, audit};
 use crate::options::Created;
 use crate::report::{
     CheckReport, Compacted, LogProgress, LogStat, MapInfo, PoolStat, ProcessStat, Promise,
@@ -42,6 +42,12 @@ pub(super) struct Pooled<D: Domain> {
     transactions: Transactions<D>,
     catalog: Arc<Catalog<D>>,
     recovery: RecoveryStat,
+}
+
+impl<D: Domain> Held for Hold<D> {
+    fn covers(&self, value: &[u8]) -> bool {
+        Hold::covers(self, value)
+    }
 }
 
 impl<D: Domain> Pooled<D> {
@@ -458,6 +464,11 @@ impl<D: Domain> Engine for Pooled<D> {
         options: SnapshotOptions,
     ) -> Result<Option<Box<dyn AnySnapshot + '_>>, Error> {
         Ok(self.transactions.snapshot(options)?)
+    }
+
+    fn hold(&self) -> Result<Arc<dyn Held>, Error> {
+        let hold = self.catalog.pool_handle().begin_hold().map_err(Error::of_pool)?;
+        Ok(Arc::new(hold))
     }
 
     fn sync(&self, lsn: Option<u64>) -> Result<u64, Error> {

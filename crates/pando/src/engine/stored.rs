@@ -11,7 +11,7 @@ use pando_tc::SnapshotOptions;
 use pando_tree::maps::{IndexKind, OptionValues};
 
 use super::transactional::{AnySnapshot, AnyTransaction, transaction_stat};
-use super::{Engine, OpenedMap, Stamped};
+use super::{Engine, Held, OpenedMap, Stamped};
 use crate::options::Created;
 use crate::report::{
     CheckReport, Compacted, LogProgress, LogStat, MapInfo, MapStat, PoolStat, Problem,
@@ -43,6 +43,15 @@ impl Stored {
 
     fn index_name() -> &'static str {
         BwTrees::NAME
+    }
+}
+
+/// The pages of a store may leave memory at any time, so its values are copied.
+struct NothingHeld;
+
+impl Held for NothingHeld {
+    fn covers(&self, _: &[u8]) -> bool {
+        false
     }
 }
 
@@ -117,6 +126,10 @@ impl Engine for Stored {
         options: SnapshotOptions,
     ) -> Result<Option<Box<dyn AnySnapshot + '_>>, Error> {
         Ok(Some(Box::new(self.store.component().snapshot(options)?)))
+    }
+
+    fn hold(&self) -> Result<Arc<dyn Held>, Error> {
+        Ok(Arc::new(NothingHeld))
     }
 
     fn sync(&self, lsn: Option<u64>) -> Result<u64, Error> {

@@ -4,6 +4,7 @@
 mod common;
 mod key_vectors;
 mod model;
+mod pins;
 mod races;
 mod scans;
 mod typed;

@@ -9,7 +9,7 @@ use pando_pmem::{Pool, Process};
 use crate::common::{active, create, folder_and_pool, free, give, open, options, root};
 
 /// Frees and allocates until `off` is allocated again; false if that takes more than `rounds`.
-fn comes_back(pool: &Pool<Process>, off: u64, bytes: u64, rounds: u64) -> bool {
+pub fn comes_back(pool: &Pool<Process>, off: u64, bytes: u64, rounds: u64) -> bool {
     (0..rounds).any(|_| {
         let guard = pool.pin().unwrap();
         guard.collect();

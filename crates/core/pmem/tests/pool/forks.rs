@@ -55,6 +55,23 @@ fn a_forked_child_that_ends_gives_nothing_back() {
 }
 
 #[test]
+fn a_forked_child_ends_no_hold_of_its_parent_and_gets_none() {
+    let (_folder, path) = folder_and_pool();
+    let pool = create::<Process>(&path, 4);
+    let mut hold = Some(pool.begin_hold().unwrap());
+    let before = words(&pool);
+    let child = || {
+        drop(hold.take());
+        i32::from(!matches!(pool.begin_hold(), Err(Error::Forked(_))))
+    };
+    assert_eq!(in_child(false, child), 0);
+    assert!(words(&pool) == before, "the child wrote into its parent's pool");
+    assert_eq!(pool.participants()[0].pinned_for_epochs, Some(0));
+    drop(hold);
+    assert_eq!(pool.participants()[0].pinned_for_epochs, None);
+}
+
+#[test]
 fn a_forked_child_neither_closes_nor_uses_its_parents_pool() {
     let (_folder, path) = folder_and_pool();
     let pool = create::<Process>(&path, 4);

@@ -12,6 +12,7 @@ mod epochs;
 mod exhaustion;
 mod forks;
 mod golden_layout;
+mod holds;
 mod holes;
 mod killed;
 mod machine_down;
