@@ -9,10 +9,15 @@
 //! was freed, or that belongs to another kind of object, is found by a comparison, and no memory of
 //! a freed object is read. A handle that is freed while another thread uses it is not found:
 //! `pando.h` forbids that. A cell that has had all generations, 16 million, is not used again.
+//!
+//! No call waits for another thread, also while the table grows: a thread that is inside at a fork
+//! does not exist in the child, and whatever it holds would stay held there. A thread that needs a
+//! new segment makes one, and publishes it by a CAS; if another thread was first, it takes that
+//! one's. What a fork leaves is a segment that is published, or memory that nobody uses.
 
 use std::any::{Any, TypeId};
 use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock, TryLockError};
+use std::sync::{Mutex, MutexGuard, TryLockError};
 
 use pando::Pool;
 
@@ -54,15 +59,15 @@ struct Cell {
 const SEGMENTS: usize = 26;
 const FIRST_CELLS: usize = 64;
 
-/// Segment `n` has `FIRST_CELLS << n` cells, and is never moved or freed.
-static TABLE: [OnceLock<Box<[Cell]>>; SEGMENTS] = [const { OnceLock::new() }; SEGMENTS];
+/// Segment `n` is none yet, or has `FIRST_CELLS << n` cells, and is never moved or freed.
+static TABLE: [AtomicPtr<Cell>; SEGMENTS] =
+    [const { AtomicPtr::new(std::ptr::null_mut()) }; SEGMENTS];
 
 /// How many cells have been used at least once.
 static USED: AtomicUsize = AtomicUsize::new(0);
 
 /// The stack of cells that can be used again: the number of the first plus one, or zero, and above
-/// 32 bits how often it has changed. No thread waits for another: a thread that is inside at a fork
-/// does not exist in the child.
+/// 32 bits how often it has changed.
 static FREE: AtomicU64 = AtomicU64::new(0);
 
 const LOW: u64 = 0xFFFF_FFFF;
@@ -109,7 +114,42 @@ fn place(cell: usize) -> (usize, usize) {
 
 fn find(cell: usize) -> Option<&'static Cell> {
     let (segment, at) = place(cell);
-    TABLE.get(segment)?.get()?.get(at)
+    // Acquire: pairs with the release in `grown`, so that the cells are seen.
+    let cells = TABLE.get(segment)?.load(Ordering::Acquire);
+    if cells.is_null() {
+        return None;
+    }
+    // SAFETY: the segment is published, so it has so many cells and is never freed.
+    unsafe { std::slice::from_raw_parts(cells, FIRST_CELLS << segment) }.get(at)
+}
+
+/// Makes the segment of a cell, unless there is one, and returns the cell.
+fn grown(cell: usize) -> &'static Cell {
+    if let Some(found) = find(cell) {
+        return found;
+    }
+    let (segment, _) = place(cell);
+    let new_cell = || Cell {
+        handle: AtomicU64::new(0),
+        next: AtomicU64::new(0),
+        generation: AtomicU64::new(0),
+        object: AtomicPtr::new(std::ptr::null_mut()),
+    };
+    let cells: Box<[Cell]> = (0..FIRST_CELLS << segment).map(|_| new_cell()).collect();
+    let cells = Box::into_raw(cells);
+    let none = std::ptr::null_mut();
+    // Release: pairs with the acquire in `find`. Relaxed: `find` loads it again.
+    if TABLE[segment]
+        .compare_exchange(none, cells.cast(), Ordering::Release, Ordering::Relaxed)
+        .is_err()
+    {
+        // SAFETY: another thread was first, so no thread has seen these cells.
+        drop(unsafe { Box::from_raw(cells) });
+    }
+    match find(cell) {
+        Some(found) => found,
+        None => unreachable!("the segment of cell {cell} is published"),
+    }
 }
 
 fn is_of_kind(handle: u64, kind: u64) -> bool {
@@ -144,15 +184,7 @@ fn cell_of<T: Object>(handle: usize) -> Result<&'static Cell, Failure> {
 /// Gives a handle to `object`.
 pub(crate) fn give<T: Object>(object: T) -> usize {
     let cell = take_cell();
-    let (segment, at) = place(cell);
-    let new_cell = || Cell {
-        handle: AtomicU64::new(0),
-        next: AtomicU64::new(0),
-        generation: AtomicU64::new(0),
-        object: AtomicPtr::new(std::ptr::null_mut()),
-    };
-    let new_segment = || (0..FIRST_CELLS << segment).map(|_| new_cell()).collect();
-    let entry = &TABLE[segment].get_or_init(new_segment)[at];
+    let entry = grown(cell);
     // Relaxed, here and for the object: no other thread has the cell, and the release
     // below publishes both.
     let generation = entry.generation.fetch_add(1, Ordering::Relaxed) + 1;

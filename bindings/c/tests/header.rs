@@ -109,6 +109,11 @@ fn wrong_handles_null_double_frees_and_forks_are_errors() {
     runs("cc", "-std=c99", "tests/misuse.c");
 }
 
+#[test]
+fn a_child_of_a_fork_waits_for_no_thread_of_its_parent() {
+    runs("cc", "-std=c99", "tests/forks.c");
+}
+
 /// The functions that the header declares.
 fn functions() -> Vec<String> {
     let header = fs::read_to_string(root().join("include/pando.h")).unwrap();
