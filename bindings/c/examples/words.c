@@ -78,6 +78,22 @@ static void one_key(const pando_map *map) {
     pando_bytes_free(&value);
 }
 
+/* A value that is lent for longer than a call. */
+static void lent(const pando_pool *pool, const pando_map *map) {
+    pando_guard *guard;
+    pando_slice value;
+    bool found;
+
+    check(pando_map_put(map, text("aspen"), text("one organism, many trees")));
+    check(pando_pool_guard(pool, &guard));
+    check(pando_guard_read(guard, map, text("aspen"), &value, &found));
+    assert(found && is(value, "one organism, many trees"));
+    check(pando_map_remove(map, text("aspen"), NULL));
+    /* The guard keeps what it has lent. Free it soon: the pool grows meanwhile. */
+    assert(is(value, "one organism, many trees"));
+    check(pando_guard_free(guard));
+}
+
 static void many_keys(const pando_map *map) {
     pando_record records[4];
     pando_slice keys[3];
@@ -159,6 +175,7 @@ int main(int count, char **arguments) {
     check(pando_map_limits(map, &max_key_bytes, NULL));
     assert(max_key_bytes == 32 << 10);
     one_key(map);
+    lent(pool, map);
     many_keys(map);
 
     memset(&wide, 0, sizeof wide);

@@ -16,6 +16,12 @@ int main(int count, char **arguments) try {
     words.put("aspen", "one organism, many trees");
     words.put("oak", "Quercus");
     assert(words.at("aspen") == "one organism, many trees");
+    {
+        auto guard = pool.guard();
+        const auto lent = guard.read(words, "aspen");
+        words.put("aspen", "Populus tremuloides");
+        assert(lent == "one organism, many trees" && !guard.read(words, "elm"));
+    }
     assert(!words.at("elm") && words.remove("oak"));
     try {
         words.insert("aspen", "again");

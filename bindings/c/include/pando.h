@@ -21,14 +21,15 @@
  * default of each, and then those that you need. NULL in the place of a struct is all defaults.
  *
  * Threads. Pools, maps, snapshots and sessions may be used by many threads at once. A scan, a
- * transaction and a batch belong to one thread at a time; a second one gets PANDO_CODE_IN_USE. No
- * handle may be freed while another thread is inside a call with it. An error and a pando_bytes
- * belong to one thread at a time.
+ * transaction, a batch and a guard belong to one thread at a time; a second one gets
+ * PANDO_CODE_IN_USE. No handle may be freed while another thread is inside a call with it. An error
+ * and a pando_bytes belong to one thread at a time.
  *
  * Callbacks. A visit must return: it must not throw, longjmp or fork, and must not use the pool.
  *
  * Fork. In a child made by fork, calls on handles of the parent return PANDO_CODE_FORKED, and the
- * calls that free them touch nothing of the pool.
+ * calls that free them touch nothing of the pool. The child must not read bytes that were lent to
+ * its parent: the pool is not mapped there.
  */
 
 #ifndef PANDO_H
@@ -363,6 +364,11 @@ typedef struct pando_batch pando_batch;
 typedef struct pando_error pando_error;
 
 /**
+ * Keeps the values that it has lent, until it is freed.
+ */
+typedef struct pando_guard pando_guard;
+
+/**
  * A map of a pool.
  */
 typedef struct pando_map pando_map;
@@ -636,6 +642,30 @@ struct pando_slice pando_error_bytes(const struct pando_error *error);
  * Frees an error. NULL, and an error that was freed before, are left alone.
  */
 void pando_error_free(struct pando_error *error);
+
+/**
+ * Begins a guard. While it lives, the pool reuses almost no value that is removed or replaced, in
+ * any map, and grows with each write: free it soon. No other thread waits for it. Transactional
+ * maps cannot be dropped meanwhile, nor the maps of values that it has lent.
+ */
+struct pando_error *pando_pool_guard(const struct pando_pool *pool, struct pando_guard **guard);
+
+/**
+ * Lends the value of the key, and sets found; value is unchanged if the key is absent. The value
+ * is not copied, unless it is a number in a leaf, or in a store. It is valid until the guard is
+ * freed, whatever others write meanwhile. The guard takes some memory for each value.
+ */
+struct pando_error *pando_guard_read(struct pando_guard *guard,
+                                     const struct pando_map *map,
+                                     struct pando_slice key,
+                                     struct pando_slice *value,
+                                     bool *found);
+
+/**
+ * Ends the guard, and with it all values that it has lent. Any thread may free it. NULL is left
+ * alone.
+ */
+struct pando_error *pando_guard_free(struct pando_guard *guard);
 
 /**
  * Frees the handle. NULL is left alone.

@@ -129,6 +129,19 @@ public:
     }
 };
 
+/// Keeps the values that it has lent until it ends. Let it end soon: the pool grows meanwhile.
+class guard : public handle<pando_guard, pando_guard_free> {
+public:
+    using handle::handle;
+    std::optional<std::string_view> read(const map &map, std::string_view key) {
+        pando_slice value;
+        bool found;
+        check(pando_guard_read(get(), map.get(), slice(key), &value, &found));
+        if (!found) return std::nullopt;
+        return view(value);
+    }
+};
+
 class transaction : public handle<pando_transaction, pando_transaction_free> {
 public:
     using handle::handle;
@@ -160,6 +173,11 @@ public:
         pando_map *opened;
         check(pando_pool_map(get(), name.c_str(), options, &opened));
         return pando::map(opened);
+    }
+    pando::guard guard() const {
+        pando_guard *begun;
+        check(pando_pool_guard(get(), &begun));
+        return pando::guard(begun);
     }
     /// Runs body with a transaction and commits it; again, if it conflicts with another one. An
     /// exception of body ends the transaction without its writes. Returns its number in the log.

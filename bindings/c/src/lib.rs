@@ -10,6 +10,7 @@ mod batch;
 mod bytes;
 mod error;
 mod failure;
+mod guard;
 mod handle;
 mod map;
 mod options;

@@ -58,6 +58,7 @@ static void null_handles(pando_pool *pool, pando_map *map) {
     check(pando_transaction_free(NULL));
     check(pando_batch_free(NULL));
     check(pando_session_free(NULL));
+    check(pando_guard_free(NULL));
     pando_error_free(NULL);
     pando_bytes_free(NULL);
     assert(pando_error_code(NULL) == PANDO_CODE_NONE && *pando_error_message(NULL) == 0);
@@ -200,12 +201,81 @@ static void one_at_a_time(pando_pool *pool) {
     check(pando_map_free(used));
 }
 
+/* A guard keeps what it has lent, is used by one call at a time, and is freed once. */
+static void guards(pando_pool *pool, pando_map *map) {
+    pando_guard *guard, *second;
+    pando_slice value, again;
+    uint8_t long_value[600];
+    pando_slice long_slice;
+    bool found;
+    memset(long_value, 'x', sizeof long_value);
+    long_slice.data = long_value, long_slice.len = sizeof long_value;
+    refused(pando_pool_guard(NULL, &guard), PANDO_CODE_NULL);
+    refused(pando_pool_guard(pool, NULL), PANDO_CODE_NULL);
+    refused(pando_pool_guard((pando_pool *)map, &guard), PANDO_CODE_WRONG_HANDLE);
+    check(pando_map_put(map, text("aspen"), long_slice));
+    check(pando_map_put(map, text("none"), text(NULL)));
+    check(pando_pool_guard(pool, &guard));
+    check(pando_pool_guard(pool, &second));
+    check(pando_guard_read(guard, map, text("aspen"), &value, &found));
+    assert(found && value.len == sizeof long_value && value.data != long_value);
+    check(pando_guard_read(guard, map, text("none"), &again, &found));
+    assert(found && again.len == 0 && (uintptr_t)again.data > 4096);
+    check(pando_guard_read(guard, map, text("aspen"), NULL, &found));
+    again = value;
+    check(pando_guard_read(guard, map, text("oak"), &again, &found));
+    assert(!found && again.data == value.data);
+    refused(pando_guard_read(guard, map, text("aspen"), &again, NULL), PANDO_CODE_NULL);
+    refused(pando_guard_read(NULL, map, text("aspen"), &again, &found), PANDO_CODE_NULL);
+    refused(pando_guard_read(guard, NULL, text("aspen"), &again, &found), PANDO_CODE_NULL);
+    refused(pando_guard_read((pando_guard *)map, map, text("aspen"), &again, &found),
+            PANDO_CODE_WRONG_HANDLE);
+    refused(pando_map_free((pando_map *)guard), PANDO_CODE_WRONG_HANDLE);
+    check(pando_guard_free(second));
+    refused(pando_guard_free(second), PANDO_CODE_FREED_HANDLE);
+    refused(pando_guard_read(second, map, text("aspen"), &again, &found), PANDO_CODE_FREED_HANDLE);
+    /* The value stays while it is replaced and removed. */
+    memset(long_value, 'y', sizeof long_value);
+    for (; long_slice.len > 500; long_slice.len--) {
+        check(pando_map_put(map, text("aspen"), long_slice));
+    }
+    check(pando_map_remove(map, text("aspen"), &found));
+    assert(found && value.data[0] == 'x' && value.data[value.len - 1] == 'x');
+    check(pando_guard_free(guard));
+    refused(pando_guard_free(guard), PANDO_CODE_FREED_HANDLE);
+    check(pando_map_remove(map, text("none"), NULL));
+}
+
+/* A guard keeps its pool and the maps of its values open. */
+static void guard_is_last(void) {
+    pando_pool_options small;
+    pando_pool *pool;
+    pando_map *map;
+    pando_guard *guard;
+    pando_slice value;
+    bool found;
+    memset(&small, 0, sizeof small);
+    small.struct_size = sizeof small;
+    small.max_bytes = 64 << 20;
+    check(pando_pool_volatile(&small, &pool));
+    check(pando_pool_map(pool, "map", NULL, &map));
+    check(pando_map_put(map, text("aspen"), text("one organism, many trees")));
+    check(pando_pool_guard(pool, &guard));
+    check(pando_guard_read(guard, map, text("aspen"), &value, &found));
+    check(pando_map_free(map));
+    refused(pando_pool_drop_map(pool, "map"), PANDO_CODE_HANDLES_HELD);
+    check(pando_pool_free(pool));
+    assert(found && value.len == 24 && memcmp(value.data, "one organism, many trees", 24) == 0);
+    check(pando_guard_free(guard));
+}
+
 /* A child of fork may call anything: it gets errors, and frees nothing of its parent. */
 static void forks(const char *path, const char *log) {
     pando_pool_options settings;
     pando_pool *pool;
     pando_map *map;
     pando_snapshot *snapshot;
+    pando_guard *guard;
     int status;
     pid_t child;
     memset(&settings, 0, sizeof settings);
@@ -215,6 +285,7 @@ static void forks(const char *path, const char *log) {
     check(pando_pool_create(path, &settings, &pool));
     check(pando_pool_map(pool, "map", NULL, &map));
     check(pando_pool_snapshot(pool, &snapshot));
+    check(pando_pool_guard(pool, &guard));
     child = fork();
     if (child == 0) {
         uint64_t len;
@@ -222,6 +293,8 @@ static void forks(const char *path, const char *log) {
         refused(pando_map_len(map, &len), PANDO_CODE_FORKED);
         refused(pando_pool_sync(pool, NULL), PANDO_CODE_FORKED);
         assert(strcmp(pando_map_name(map), "map") == 0);
+        refused(pando_pool_guard(pool, &guard), PANDO_CODE_FORKED);
+        check(pando_guard_free(guard));
         check(pando_snapshot_free(snapshot));
         check(pando_map_free(map));
         check(pando_pool_free(pool)); /* It does not wait for the threads of the log. */
@@ -233,6 +306,7 @@ static void forks(const char *path, const char *log) {
     assert(waitpid(child, &status, 0) == child);
     assert(WIFEXITED(status) && WEXITSTATUS(status) == 0);
     check(pando_map_put(map, text("k"), text("v")));
+    check(pando_guard_free(guard));
     check(pando_snapshot_free(snapshot));
     check(pando_map_free(map));
     check(pando_pool_free(pool));
@@ -256,6 +330,8 @@ int main(int count, char **arguments) {
     wrong_handles(pool, map);
     options(pool, map);
     one_at_a_time(pool);
+    guards(pool, map);
+    guard_is_last();
     check(pando_map_free(map));
     check(pando_pool_free(pool));
     refused(pando_pool_free(pool), PANDO_CODE_FREED_HANDLE);
