@@ -71,6 +71,33 @@ impl<T> Drop for Handle<T> {
     }
 }
 
+/// An object that a close of its pool does not end, such as one that Python has the address of. It
+/// keeps the pool open.
+pub struct Kept<T> {
+    /// None only while it is dropped.
+    live: Option<Live<T>>,
+}
+
+impl<T> Kept<T> {
+    pub fn new(object: T, pool: &Pool) -> Self {
+        Self { live: Some(Live { object, pool: pool.clone() }) }
+    }
+
+    pub fn get(&self) -> Outcome<&T> {
+        match &self.live {
+            Some(live) if live.pool.has_forked() => Err(Failure::Forked),
+            Some(live) => Ok(&live.object),
+            None => Err(Failure::Closed("value")),
+        }
+    }
+}
+
+impl<T> Drop for Kept<T> {
+    fn drop(&mut self) {
+        release(self.live.take());
+    }
+}
+
 /// A pool, and the objects of it that are held.
 pub struct Opened {
     pool: Handle<()>,

@@ -10,6 +10,7 @@ mod failure;
 mod handle;
 mod keys;
 mod map;
+mod pin;
 mod pool;
 mod ranges;
 mod scan;
@@ -18,12 +19,15 @@ mod snapshot;
 mod snapshot_cell;
 mod transaction;
 mod values;
+mod view;
 
 /// The classes of the package `pando`.
 #[pyo3::pymodule(gil_used = false)]
 mod _pando {
     #[pymodule_export]
     use crate::map::PyMap;
+    #[pymodule_export]
+    use crate::pin::PyPin;
     #[pymodule_export]
     use crate::pool::{_reopen, _reopen_map, PyPool, PyStore};
     #[pymodule_export]

@@ -13,6 +13,7 @@ use crate::failure::{Failure, exception};
 use crate::handle::Opened;
 use crate::keys::KeyType;
 use crate::map::PyMap;
+use crate::pin::PyPin;
 use crate::session::{PyBatch, PySession};
 use crate::snapshot::PySnapshot;
 use crate::transaction::{PyTransaction, isolation};
@@ -389,6 +390,11 @@ impl PyPool {
     /// Takes a snapshot of the transactional maps, for `with`.
     fn snapshot(&self, py: Python<'_>) -> PyResult<PySnapshot> {
         PySnapshot::take(py, &self.opened)
+    }
+
+    /// Lends values as views without a copy, for `with`: see `Pin`.
+    fn pin(&self, py: Python<'_>) -> PyResult<PyPin> {
+        PyPin::begin(py, &self.opened)
     }
 
     /// Applies a batch as one commit, and returns its log sequence number. `ConditionFailedError`

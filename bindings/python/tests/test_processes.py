@@ -49,6 +49,8 @@ def test_a_forked_child_uses_nothing_of_its_parent(kind, tmp_path):
     held = {"pool": pool, "map": pool.map("map", key=str)}
     held["map"]["ash"] = b"1"
     held["scan"] = held["map"].scan()
+    held["pin"] = pool.pin()
+    held["view"] = held["pin"].get(held["map"], "ash")
     if kind in ("log", "store"):
         held["snapshot"] = pool.snapshot()
         held["transaction"] = pool.transaction()
@@ -62,6 +64,9 @@ def test_a_forked_child_uses_nothing_of_its_parent(kind, tmp_path):
             lambda: held["pool"].map("map"),
             lambda: held["pool"].stat(),
             lambda: held["pool"].transaction(),
+            lambda: held["pool"].pin(),
+            lambda: held["pin"].get(held["map"], "ash"),
+            lambda: memoryview(held["view"].obj),
         ]
         if "snapshot" in held:
             uses.append(lambda: held["snapshot"].get(held["map"], "ash"))
@@ -88,6 +93,8 @@ def test_a_forked_child_uses_nothing_of_its_parent(kind, tmp_path):
     if kind == "shared":
         assert held["map"]["child"] == b"2"
     assert list(held["scan"])
+    assert held.pop("view") == b"1"
+    held.pop("pin").close()
     pool.close()
     if kind not in ("volatile", "store"):
         with pando.Pool(path) as pool:

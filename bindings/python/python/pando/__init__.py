@@ -8,7 +8,7 @@ from collections.abc import MutableMapping as _MutableMapping
 
 from . import _errors
 from ._errors import *  # noqa: F403
-from ._pando import Map, Pool, Scan, Session, Snapshot, Store, Transaction, WriteBatch
+from ._pando import Map, Pin, Pool, Scan, Session, Snapshot, Store, Transaction, WriteBatch
 
 _MutableMapping.register(Map)
 
@@ -18,6 +18,7 @@ for _name in _names:
     vars(_errors)[_name].__module__ = "pando"
 __all__ = [
     "Map",
+    "Pin",
     "Pool",
     "Scan",
     "Session",
