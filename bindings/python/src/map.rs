@@ -7,7 +7,7 @@ use pando::Order;
 use pyo3::exceptions::PyTypeError;
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyList, PyTuple};
+use pyo3::types::{PyBytes, PyDict, PyList, PyTuple, PyType};
 
 use crate::failure::{Failure, Outcome, exception, missing};
 use crate::handle::{Handle, Opened};
@@ -177,6 +177,15 @@ fn pairs_of<'py>(records: &Object<'py>) -> PyResult<Pairs<'py>> {
 
 #[pymethods]
 impl PyMap {
+    /// `Map[str]` in annotations, at run time too.
+    #[classmethod]
+    fn __class_getitem__<'py>(
+        class: &Bound<'py, PyType>,
+        key: &Object<'py>,
+    ) -> PyResult<Object<'py>> {
+        values::generic(class, key)
+    }
+
     /// The name of the map in its pool.
     #[getter]
     fn name(&self) -> &str {

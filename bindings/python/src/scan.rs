@@ -4,13 +4,14 @@ use std::sync::{Arc, Mutex};
 
 use pando::{Order, Record, Scan};
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyTuple};
+use pyo3::types::{PyBytes, PyTuple, PyType};
 use self_cell::self_cell;
 
 use crate::failure::Outcome;
 use crate::handle::{Handle, alone};
 use crate::keys::KeyType;
 use crate::snapshot_cell::SnapshotCell;
+use crate::values;
 
 self_cell!(
     pub struct SnapshotScan {
@@ -73,6 +74,15 @@ pub struct PyScan {
 
 #[pymethods]
 impl PyScan {
+    /// `Scan[str]` in annotations, at run time too.
+    #[classmethod]
+    fn __class_getitem__<'py>(
+        class: &Bound<'py, PyType>,
+        record: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        values::generic(class, record)
+    }
+
     fn __iter__(scan: PyRef<'_, Self>) -> PyRef<'_, Self> {
         scan
     }

@@ -1,11 +1,11 @@
-//! Bytes that Python passes.
+//! Bytes that Python passes, and what is returned to it.
 
 use std::borrow::Cow;
 
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::types::PyBytes;
+use pyo3::types::{PyBytes, PyType};
 
 /// The bytes of a `bytes` as they are, and a copy of those of another object with a buffer.
 pub fn bytes<'object>(
@@ -41,4 +41,13 @@ pub fn or_default<'py>(
     default: Option<Bound<'py, PyAny>>,
 ) -> Option<Bound<'py, PyAny>> {
     optional(py, value).map(Bound::into_any).or(default)
+}
+
+/// A class with the types of its parameters, as `list[str]` is one.
+pub fn generic<'py>(
+    class: &Bound<'py, PyType>,
+    parameters: &Bound<'py, PyAny>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let alias = PyModule::import(class.py(), "types")?.getattr("GenericAlias")?;
+    alias.call1((class, parameters))
 }

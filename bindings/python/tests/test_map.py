@@ -3,6 +3,7 @@
 import asyncio
 import collections.abc
 import threading
+import typing
 
 import pytest
 
@@ -200,3 +201,13 @@ def test_asyncio_uses_threads(pool):
         return await asyncio.to_thread(numbers.get_many, range(100))
 
     assert asyncio.run(write()) == [b"%d" % n for n in range(100)]
+
+
+def test_annotations_name_the_types_at_run_time():
+    def visit(trees: pando.Map[str], records: pando.Scan[tuple[str, bytes]]) -> None: ...
+
+    hints = typing.get_type_hints(visit)
+    assert typing.get_origin(hints["trees"]) is pando.Map
+    assert typing.get_args(hints["trees"]) == (str,)
+    assert typing.get_origin(hints["records"]) is pando.Scan
+    assert typing.get_args(hints["records"]) == (tuple[str, bytes],)

@@ -1,7 +1,7 @@
 import os
 import pathlib
 from collections.abc import Callable, Iterable, Iterator, KeysView, Mapping, MutableMapping
-from types import TracebackType
+from types import GenericAlias, TracebackType
 from typing import Any, Generic, Literal, Self, TypeVar, overload, final
 
 from ._errors import AppliedNotDurableError as AppliedNotDurableError
@@ -44,11 +44,13 @@ _Outcome = Literal["applied", "condition failed", "not applied"]
 
 @final
 class Scan(Generic[_R]):
+    def __class_getitem__(cls, record: Any) -> GenericAlias: ...
     def __iter__(self) -> Self: ...
     def __next__(self) -> _R: ...
 
 @final
 class Map(MutableMapping[_K, bytes]):
+    def __class_getitem__(cls, key: Any) -> GenericAlias: ...
     @property
     def name(self) -> str: ...
     @property
