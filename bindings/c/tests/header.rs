@@ -105,6 +105,21 @@ fn the_examples_run() {
 }
 
 #[test]
+fn the_program_of_the_page_runs() {
+    let page = fs::read_to_string(root().join("../../docs/c.md")).unwrap();
+    let program = page.split("```c\n").nth(1).unwrap().split("```").next().unwrap();
+    let folder = TempDir::new().unwrap();
+    let source = folder.path().join("words.c");
+    fs::write(&source, program).unwrap();
+    let program = compile("cc", "-std=c99", &source, folder.path());
+    // The second time the pool is there.
+    for _ in 0..2 {
+        let printed = run(Command::new(&program).current_dir(folder.path()));
+        assert_eq!(printed, "one organism, many trees\n".repeat(2));
+    }
+}
+
+#[test]
 fn wrong_handles_null_double_frees_and_forks_are_errors() {
     runs("cc", "-std=c99", "tests/misuse.c");
 }

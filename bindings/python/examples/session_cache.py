@@ -1,5 +1,6 @@
 """A cache of sessions that all workers of gunicorn share.
 
+    pip install gunicorn
     POOL=/dev/shm/sessions.pando gunicorn --preload -w 4 session_cache:application
 
 Each worker opens the pool after it was forked. A worker that is killed loses no visit that it has

@@ -34,10 +34,13 @@ def test_each_method_has_a_docstring():
                 assert member.__doc__, f"{found.__name__}.{name}"
 
 
-def test_the_example_of_the_readme_runs():
-    readme = HERE.parent / "README.md"
-    for example in re.findall(r"```python\n(.*?)```", readme.read_text(), re.DOTALL):
-        exec(compile(example, str(readme), "exec"), {})
+@pytest.mark.parametrize("page", [HERE.parent / "README.md", HERE.parents[2] / "docs/python.md"])
+def test_the_examples_of_a_page_run(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    examples = re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
+    assert examples
+    for example in examples:
+        exec(compile(example, str(page), "exec"), {})
 
 
 def test_the_stubs_have_each_method():

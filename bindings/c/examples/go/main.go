@@ -2,11 +2,11 @@
 //
 //	go run . FOLDER
 //
-// pkg-config must find pando.pc; or set CGO_CFLAGS and CGO_LDFLAGS.
+// pkg-config must find pando.pc, and the system's loader libpando.so.
 package main
 
 /*
-#cgo LDFLAGS: -lpando
+#cgo pkg-config: pando
 #include <stdlib.h>
 #include <pando.h>
 */
