@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use pando::{Acknowledge, Error, Isolation, LogFiles, MapOptions, Pool, PoolOptions};
+use pando::{Acknowledge, DomainChoice, Error, Isolation, LogFiles, MapOptions, Pool, PoolOptions};
 use pando_bztree::BzTrees;
 use pando_pmem::catalog::MapHeader;
 use pando_pmem::testing::refusal::{Resource, refuse};
@@ -405,9 +405,8 @@ fn one_pool_at_a_time_uses_a_log() {
 /// log, needs no more.
 #[test]
 fn a_recovery_that_finds_no_room_begins_again() {
-    // The first block of the map; and the room of the pool's file, which comes after that of a file
-    // that tells the medium.
-    for (resource, granted) in [(Resource::Block, 0), (Resource::FileRoom, 1)] {
+    // The first block of the map; and the first room of the pool's file.
+    for resource in [Resource::Block, Resource::FileRoom] {
         let place = Place::new();
         let pool = place.create();
         let trees = transactional(&pool, "trees");
@@ -417,8 +416,10 @@ fn a_recovery_that_finds_no_room_begins_again() {
         pool.sync().expect("synced");
         drop((trees, pool));
         fs::remove_file(place.pool()).expect("removed");
-        let open = || Pool::open_or_create(place.pool(), &place.options());
-        let (opened, is_refused) = refuse(resource, granted, 1, open);
+        // So no file is made before, to find out the medium.
+        let options = place.options().domain(DomainChoice::Process);
+        let open = || Pool::open_or_create(place.pool(), &options);
+        let (opened, is_refused) = refuse(resource, 0, 1, open);
         assert!(is_refused, "{resource:?}");
         let pool = opened.expect("recovers");
         let trees = pool.open_map("trees").expect("a map");
