@@ -151,7 +151,8 @@ pub struct StoreStat {
     pub written_bytes: u64,
     /// Bytes of pages that cleaning has moved.
     pub moved_bytes: u64,
-    /// Bytes of the log that an opening would replay.
+    /// Bytes of the commits that an opening would replay, with old values. The log's files have
+    /// fewer.
     pub log_since_checkpoint_bytes: u64,
     /// The damage of pages that have names of maps; empty if there is none. A map whose name is
     /// there has only its number ([`MapInfo::slot`]).

@@ -30,8 +30,8 @@ pub trait Settle<D: Domain>: Send + Sync {
     fn settle(&self, guard: &Guard<'_, D>, record: Record<'_, D>) -> Result<Status>;
 
     /// Appends to `bytes` what goes to the disk of the payload of a committed record: the part that
-    /// a replay needs. It depends on nothing else, so that any thread of any process makes the same
-    /// bytes of a sealed block.
+    /// a replay needs. It depends on nothing else, also not on the version of the program: what one
+    /// thread has sealed, a thread of another process may write, and it must make the same bytes.
     fn push_redo(&self, payload: &[u8], bytes: &mut Vec<u8>);
 }
 

@@ -81,11 +81,14 @@ impl<D: Domain> Log<D> {
         let seen = self.seen_behind(guard, old.last_lsn)?;
         let mut builder = Builder::new(old.last_lsn);
         let mut last: Option<Record<'_, D>> = None;
+        let mut before = old.last_lsn;
         for &(lsn, off) in &seen.records {
             let record = Record::at(guard.pool(), off);
-            if record.lsn() != lsn || guard.damage().is_some() {
+            // As in a walk; damage may have come since.
+            if record.lsn() != lsn || record.lsn_before() != before {
                 return Err(self.damaged_tail(off));
             }
+            before = lsn;
             // By LSNs, which count the records that failed too: their differences are bounded.
             let is_enough = record.lsn() - old.last_lsn > self.wanted_block_bytes();
             if last.is_some() && is_enough {

@@ -11,6 +11,9 @@
 use std::collections::VecDeque;
 use std::sync::Mutex;
 
+/// Places for records that a list keeps when it is short.
+const MOST_KEPT: usize = 1 << 12;
+
 /// Records of the tail without a gap, the oldest first.
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
@@ -31,6 +34,10 @@ impl Seen {
         let count = self.records.partition_point(|&(found, _)| found <= lsn);
         self.records.drain(..count);
         self.after_lsn = lsn;
+        // The tail has been much longer.
+        if self.records.len() < self.records.capacity() / 4 {
+            self.records.shrink_to(MOST_KEPT.max(2 * self.records.len()));
+        }
     }
 }
 

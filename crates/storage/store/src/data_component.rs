@@ -32,7 +32,7 @@ pub struct StoreOptions {
     pub memory_bytes: u64,
     /// Those of the page store; its segments have 4 MiB or more, 16 MiB unless it is set.
     pub pages: PageStoreOptions,
-    /// Bytes of the log after which a checkpoint is made: an opening replays about so many. 1 MiB
+    /// Bytes of commits after which a checkpoint is made: an opening replays about so many. 1 MiB
     /// or more; 128 MiB unless it is set.
     pub checkpoint_log_bytes: u64,
     /// How long an operation tries to make room in a full cache before it is refused, from its

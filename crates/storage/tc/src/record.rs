@@ -21,6 +21,8 @@
 //!   if there is none. `replaced` is [`Stamp::ABSENT`] if the key had no version.
 //! * `replaced` is [`Stamp::UNREAD`] if the version was not read; then there is one write, no read
 //!   and no range.
+//! * All of this is in the tail. What goes to the disk has no old value, no read and no range
+//!   ([`push_redo`]).
 //! * The kind of a bound is 0 open, 1 included, 2 excluded. `order` is 1 if the keys descend.
 //!   `stamps` are those of the versions with a value, in the order of the scan.
 
@@ -245,8 +247,8 @@ impl Commit {
 }
 
 /// Appends what goes to the disk of a committed payload: its writes without the old values, and
-/// neither reads nor ranges. It is a payload too. Only an undo, a read of an undecided commit, and
-/// the decision itself need the rest, and what is on the disk has been decided.
+/// neither reads nor ranges. It is a payload too. The rest is needed until the commit is decided,
+/// and by pages of a store until it is durable (`durable.rs`). All of that reads the tail.
 pub fn push_redo(payload: &[u8], bytes: &mut Vec<u8>) {
     let begin = bytes.len();
     if try_push_redo(payload, bytes).is_none() {
