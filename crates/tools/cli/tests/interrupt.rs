@@ -56,8 +56,17 @@ fn an_interrupted_tour_removes_its_files() {
         assert!(!pool.exists() && !has_folder, "{}", pool.display());
         assert_eq!(told, "pando: interrupted; the tour's files are removed\n");
     }
+    // Files of others stay, also beside its pool.
+    let others = ["own.pool.tsv", "data-set", "pando.pool"];
+    others.iter().for_each(|name| folder.write(name, "of another one"));
     let (pool, _, told) = ended_tour(&folder, &["--pool", "own.pool"], Signal::INT);
     assert!(!pool.exists() && told.contains("removed"), "{told}");
+    let mut left: Vec<_> =
+        std::fs::read_dir(folder.path("")).unwrap().map(Result::unwrap).collect();
+    left.sort_by_key(|entry| entry.file_name());
+    let names: Vec<_> = left.iter().map(|entry| entry.file_name()).collect();
+    assert_eq!(names, ["data-set", "own.pool.tsv", "pando.pool"]);
+    assert!(left.iter().all(|entry| std::fs::read(entry.path()).unwrap() == b"of another one"));
 }
 
 #[test]

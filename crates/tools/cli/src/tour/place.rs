@@ -74,7 +74,10 @@ impl Place {
 
     /// Removes the pool's file, for another attempt.
     pub fn remove_pool(&self) -> Result<(), Failure> {
-        std::fs::remove_file(&self.pool_path).map_err(Failure::file("remove", &self.pool_path))
+        std::fs::remove_file(&self.pool_path).map_err(Failure::file("remove", &self.pool_path))?;
+        // From here on a file of this name is of others.
+        self.owns_pool.store(false, Ordering::Relaxed);
+        Ok(())
     }
 
     /// For a tour that a signal ends: ends the child, removes everything that is not kept, and says
@@ -108,7 +111,6 @@ impl Place {
         if !self.keep {
             self.remove_pool()?;
         }
-        self.owns_pool.store(false, Ordering::Relaxed);
         let Some(folder) = self.folder.take() else { return Ok(()) };
         if self.pool_path.parent() == Some(&self.folder_path) && self.keep {
             let _ = folder.keep();

@@ -2,6 +2,7 @@
 
 use std::fs;
 
+use super::child::Running;
 use super::place::Place;
 use super::{debian, text_file};
 
@@ -106,6 +107,45 @@ fn a_pool_that_another_process_has_created_stays() {
     fs::write(&path, b"of another one").unwrap();
     drop(place);
     assert!(path.exists());
+}
+
+/// A signal may come before the tour has created its pool, while a file of others is there.
+#[test]
+fn a_signal_removes_only_what_the_tour_has_created() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, beside) = (folder.path().join("given.pool"), folder.path().join("beside"));
+    fs::write(&beside, b"of another one").unwrap();
+    for is_created in [false, true] {
+        let place = Place::choose(Some(&path), 0, false).unwrap();
+        let last_words = place.last_words(Running::default());
+        fs::write(&path, b"pool").unwrap();
+        if is_created {
+            place.note_created();
+        }
+        let data = place.data_path();
+        fs::write(&data, b"data").unwrap();
+        assert_eq!(last_words().unwrap(), "; the tour's files are removed");
+        assert!(!data.parent().unwrap().exists());
+        assert_eq!(path.exists(), !is_created);
+        assert_eq!(fs::read(&beside).unwrap(), b"of another one");
+        let _ = fs::remove_file(&path);
+    }
+}
+
+/// Between two attempts the tour has no pool, and the path is anyone's.
+#[test]
+fn a_pool_of_others_stays_after_an_attempt() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("given.pool");
+    let place = Place::choose(Some(&path), 0, false).unwrap();
+    let last_words = place.last_words(Running::default());
+    fs::write(&path, b"pool").unwrap();
+    place.note_created();
+    place.remove_pool().unwrap();
+    fs::write(&path, b"of another one").unwrap();
+    last_words().unwrap();
+    drop(place);
+    assert_eq!(fs::read(&path).unwrap(), b"of another one");
 }
 
 #[test]
