@@ -645,8 +645,9 @@ void pando_error_free(struct pando_error *error);
 
 /**
  * Begins a guard. While it lives, the pool reuses almost no value that is removed or replaced, in
- * any map, and grows with each write: free it soon. No other thread waits for it. Transactional
- * maps cannot be dropped meanwhile, nor the maps of values that it has lent.
+ * any map, and grows with each write: free it soon. No call on records waits for it. Transactional
+ * maps cannot be dropped meanwhile, nor the maps of values that it has lent. A process has at most
+ * 1,024 guards of a pool at a time, and 128 of a shared one; else PANDO_CODE_TOO_MANY_THREADS.
  */
 struct pando_error *pando_pool_guard(const struct pando_pool *pool, struct pando_guard **guard);
 

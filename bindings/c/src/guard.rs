@@ -36,8 +36,9 @@ impl Object for GuardObject {
 }
 
 /// Begins a guard. While it lives, the pool reuses almost no value that is removed or replaced, in
-/// any map, and grows with each write: free it soon. No other thread waits for it. Transactional
-/// maps cannot be dropped meanwhile, nor the maps of values that it has lent.
+/// any map, and grows with each write: free it soon. No call on records waits for it. Transactional
+/// maps cannot be dropped meanwhile, nor the maps of values that it has lent. A process has at most
+/// 1,024 guards of a pool at a time, and 128 of a shared one; else PANDO_CODE_TOO_MANY_THREADS.
 #[unsafe(no_mangle)]
 pub extern "C" fn pando_pool_guard(
     pool: *const pando_pool,

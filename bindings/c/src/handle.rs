@@ -232,7 +232,9 @@ pub(crate) fn take<T: Object>(handle: usize) -> Result<Option<T>, Failure> {
     // `cell_of`, by which another thread finds no such handle.
     let freed = cell.handle.compare_exchange(handle as u64, 0, Ordering::AcqRel, Ordering::Relaxed);
     if freed.is_err() {
-        return cell_of::<T>(handle).map(|_| None);
+        // The other one has freed it, or has found it in use and given it back.
+        cell_of::<T>(handle)?;
+        return Err(Failure::in_use(T::NAME));
     }
     let object = object_of::<T>(cell);
     // SAFETY: as in `look`. No other call finds the object, since the handle has just ended.

@@ -158,8 +158,16 @@ impl Opened {
         while others(&pool) && Instant::now() < until {
             thread::sleep(Duration::from_millis(1));
         }
+        if others(&pool) {
+            // The last of the handles closes it, and tells of no error. So what was acknowledged is
+            // made durable here.
+            return match pool.sync() {
+                Err(pando::Error::NoLog) => Ok(()),
+                synced => Ok(synced.map(drop)?),
+            };
+        }
         match pool.close() {
-            // The last of the handles closes it.
+            // Another thread has a handle since.
             Err(pando::Error::PoolInUse { .. }) => Ok(()),
             closed => Ok(closed?),
         }

@@ -11,7 +11,7 @@ use pyo3::types::{PyMemoryView, PyTuple};
 use crate::failure::{Failure, Outcome};
 use crate::handle::{Handle, Kept, Opened, locked};
 use crate::map::PyMap;
-use crate::view::PyValue;
+use crate::view::{Counted, PyValue};
 
 /// Lends values as `memoryview`s, without a copy, until the end of `with`. A view has the value
 /// that the key had when it was read, whatever others write meanwhile.
@@ -21,7 +21,8 @@ use crate::view::PyValue;
 /// another exception is under way. That view stays valid, and keeps the pool open.
 ///
 /// The pool reuses almost no replaced or removed value meanwhile, and grows with each write, so
-/// the block should be short. The values of a `Store` are copied. A forked child must not read the
+/// the block should be short. A process has at most 1,024 pins of a pool at a time, and 128 of a
+/// shared one; else `TooManyThreadsError`. The values of a `Store` are copied. A forked child must not read the
 /// views of its parent: the pool is not mapped there, and the child would end by SIGSEGV.
 ///
 /// >>> import pando
@@ -86,6 +87,8 @@ impl PyPin {
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
         let map = map.get();
         let key = map.key.encode(key)?;
+        // Before the pin is cloned: the end of `with` in another thread counts it.
+        let counted = Counted::new(&self.views);
         let run = || {
             self.pin.with_pool(|pin, pool| {
                 let pin = locked(pin).clone().ok_or(Failure::Closed("pin"))?;
@@ -97,7 +100,7 @@ impl PyPin {
         match found.map_err(|failure| failure.raise(py))? {
             None => Ok(default),
             Some(value) => {
-                let value = Bound::new(py, PyValue::new(value, &self.views))?;
+                let value = Bound::new(py, PyValue::new(value, counted))?;
                 Ok(Some(PyMemoryView::from(&value)?.into_any()))
             }
         }

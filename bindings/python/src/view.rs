@@ -3,7 +3,7 @@
 //!
 //! A value owns what it shows: the pin, the map and the pool stay as long as it does. Each view
 //! refers to the value, and so does each view of a view. So no view has an address that is used
-//! again, whatever is closed before. The count of the views is for the error at the end of `with`.
+//! again, whatever is closed before. The count of values is for the error at the end of `with`.
 #![allow(unsafe_code, reason = "the buffer protocol")]
 
 use std::ffi::c_int;
@@ -20,12 +20,29 @@ use crate::handle::Kept;
 #[pyclass(module = "pando", name = "_Value", frozen)]
 pub struct PyValue {
     value: Kept<PinnedValue>,
-    views: Arc<AtomicUsize>,
+    _counted: Counted,
 }
 
 impl PyValue {
-    pub fn new(value: Kept<PinnedValue>, views: &Arc<AtomicUsize>) -> Self {
-        Self { value, views: Arc::clone(views) }
+    pub fn new(value: Kept<PinnedValue>, counted: Counted) -> Self {
+        Self { value, _counted: counted }
+    }
+}
+
+/// Counts a value for as long as it lives: a view, or what a view was made of.
+pub struct Counted(Arc<AtomicUsize>);
+
+impl Counted {
+    pub fn new(views: &Arc<AtomicUsize>) -> Self {
+        // Relaxed, here and below: it is a count.
+        views.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(views))
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -48,12 +65,6 @@ impl PyValue {
         if filled != 0 {
             return Err(PyErr::fetch(slf.py()));
         }
-        // Relaxed, here and below: it is a count.
-        this.views.fetch_add(1, Ordering::Relaxed);
         Ok(())
-    }
-
-    unsafe fn __releasebuffer__(&self, _view: *mut ffi::Py_buffer) {
-        self.views.fetch_sub(1, Ordering::Relaxed);
     }
 }

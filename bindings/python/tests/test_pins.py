@@ -75,6 +75,13 @@ def test_a_view_of_a_view_counts(pool, trees):
     assert memoryview(part.obj) == LONG
 
 
+def test_what_is_behind_a_view_counts(pool, trees):
+    with pytest.raises(BufferError):
+        with pool.pin() as pin:
+            value = pin.get(trees, "aspen").obj
+    assert memoryview(value) == LONG
+
+
 def test_the_error_of_a_view_replaces_no_other(pool, trees):
     class Mine(BaseException):
         pass

@@ -240,10 +240,10 @@ pub enum Error {
     },
     /// The pool's table of participants is full, because too many threads are inside calls, and it
     /// cannot grow: it has its largest size (8,192), or the pool is full. Idle threads do not
-    /// count.
+    /// count. A [`Pin`](crate::Pin) counts as a thread, and of pins there is a limit too.
     #[error(
-        "{threads} threads are inside operations of the pool at once, and its table of participants \
-         cannot grow: {why}; try again, or let fewer threads use it at once"
+        "{threads} threads or pins are inside operations of the pool at once, and its table of participants \
+         cannot grow: {why}; try again, or let fewer threads or pins use it at once"
     )]
     TooManyThreads {
         /// Threads that the table has room for.
@@ -337,10 +337,11 @@ pub enum Error {
         name: String,
     },
     /// The map was not dropped: a thread has been inside a call since before, and may still use it
-    /// to complete a commit.
+    /// to complete a commit; or a [`Pin`](crate::Pin) lives, which has the same effect.
     #[error(
         "the map {name:?} is not dropped: a thread has been inside a call on the pool for more than a second, and may \
-         be completing a commit at this map; drop the map again when the call has returned"
+         be completing a commit at this map, or a pin, a guard or a view of values is held; drop the map again when \
+         the call has returned, or the pin has ended"
     )]
     ThreadInside {
         /// The map's name.

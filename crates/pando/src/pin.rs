@@ -50,9 +50,15 @@ impl Pool {
     /// a call ([`Map::read`] lends for the time of a closure).
     ///
     /// While it lives, the pool reuses almost no removed or replaced value of any map, and grows
-    /// with each write. So it should live for milliseconds, not for hours. No other thread waits
-    /// for it. It takes a place of the table of threads, of which there are 8,192. Transactional
-    /// maps cannot be dropped meanwhile ([`Error::ThreadInside`]).
+    /// with each write. So it should live for milliseconds, not for hours. No call on records waits
+    /// for it. Transactional maps cannot be dropped meanwhile: that waits for about a second, and
+    /// other threads that open or drop maps wait too; then it fails ([`Error::ThreadInside`]).
+    ///
+    /// A pin takes a place of the table of threads. A process has 1,024 of a pool at most, and 128
+    /// of a shared one. In a full pool the table may have no more than 128 places.
+    ///
+    /// In a forked child, values that were lent before must not be read: the pool is not mapped
+    /// there, and the child would end by a signal.
     ///
     /// # Errors
     ///
@@ -75,8 +81,9 @@ impl Pool {
 
 impl Pin {
     /// The value of `key` in `map`, without a copy; `None` if the key is absent. The value is
-    /// copied if it has no bytes of its own in the pool: if it is a number in a leaf, or in a
-    /// [`Store`](crate::Store).
+    /// copied if it has no bytes of its own in the pool: if it is a number in a leaf, or a value of
+    /// at most eight bytes in a skip list; if a commit that is not decided has replaced it; and in
+    /// a [`Store`](crate::Store).
     ///
     /// # Errors
     ///

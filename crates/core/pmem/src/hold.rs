@@ -23,6 +23,7 @@
 //! hold lives.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use crate::domain::Domain;
 use crate::error::{Error, Result};
@@ -30,6 +31,11 @@ use crate::lease::VERSION;
 use crate::mutant;
 use crate::pool::Pool;
 use crate::sys::Process;
+
+/// Most holds of a process at a time. Each has a slot, of which there are 8,192.
+const MOST_HOLDS: usize = 1024;
+/// The same in a shared pool, where a process keeps its slots until it leaves the pool.
+const MOST_HOLDS_OF_SHARED: usize = 128;
 
 /// A pin that belongs to no thread: while it lives, the pool reuses no block that a search finds
 /// which begins later than the hold.
@@ -40,12 +46,29 @@ pub struct Hold<D: Domain> {
 }
 
 impl<D: Domain> Pool<D> {
-    /// Begins a hold, which keeps a slot of the table of participants until it is dropped.
+    /// Begins a hold, which keeps a slot of the table of participants until it is dropped. A
+    /// process has at most 1,024 at a time; 128 of a shared pool.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoParticipantSlot`]; [`Error::Forked`] in a forked child.
     pub fn begin_hold(self: &Arc<Self>) -> Result<Hold<D>> {
         if self.slots.process.is_some_and(Process::has_forked) {
             return Err(Error::Forked(self.path().to_path_buf()));
         }
-        let guard = self.take_any()?;
+        let most = if self.is_shared() { MOST_HOLDS_OF_SHARED } else { MOST_HOLDS };
+        let holds = &self.slots.holds;
+        // Relaxed, here and below: it is a count.
+        let counted = holds.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |holds| {
+            (holds < most).then_some(holds + 1)
+        });
+        if counted.is_err() {
+            let why = format!("a process has at most {most} pins or guards of values");
+            return Err(Error::NoParticipantSlot { threads: most, why });
+        }
+        let guard = self.take_any().inspect_err(|_| {
+            holds.fetch_sub(1, Ordering::Relaxed);
+        })?;
         let slot = guard.slot();
         if !mutant!("hold-ends-at-once") {
             // The slot stays pinned. No thread uses its data in process memory meanwhile.
@@ -67,15 +90,17 @@ impl<D: Domain> Hold<D> {
 impl<D: Domain> Drop for Hold<D> {
     fn drop(&mut self) {
         // A forked child has a copy of the hold, but the slot belongs to its parent.
-        if self.pool.slots.process.is_some_and(Process::has_forked) {
+        if !self.pool.slots.is_ours() {
             return;
         }
         let lease = self.pool.lease_at(self.pool.slot_off(self.slot));
         // As when a thread unpins: release, paired with the acquire load in `try_advance`. What the
         // owner has read of the bytes came before. No other thread changes the lease of a pinned
         // slot.
-        lease.store_transient(lease.load_unobserved() & VERSION);
-        // No thread remembers the slot, so another one may take it at once.
+        // No thread remembers the slot, so another one may take it at once. Before the lease: the
+        // thread that takes it clears this.
         self.pool.slots.ended.set(self.slot);
+        lease.store_transient(lease.load_unobserved() & VERSION);
+        self.pool.slots.holds.fetch_sub(1, Ordering::Relaxed);
     }
 }

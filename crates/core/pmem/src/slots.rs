@@ -130,6 +130,8 @@ pub(crate) struct Slots {
     pub prepared: AtomicUsize,
     /// Where the next search for a slot that is not pinned begins.
     pub turn: AtomicUsize,
+    /// Holds of this process (`hold.rs`).
+    pub holds: AtomicUsize,
 }
 
 impl Slots {
@@ -143,6 +145,7 @@ impl Slots {
             readied: AtomicUsize::new(0),
             prepared: AtomicUsize::new(0),
             turn: AtomicUsize::new(0),
+            holds: AtomicUsize::new(0),
         }
     }
 

@@ -1,7 +1,7 @@
 //! Holds: pins that belong to no thread.
 
 use pando_pmem::testing::CutShort;
-use pando_pmem::{Pool, Process};
+use pando_pmem::{Error, Pool, Process};
 
 use crate::common::{active, create, folder_and_pool, free, give, kill, open, options, shared};
 use crate::epochs::comes_back;
@@ -50,6 +50,24 @@ fn many_holds_need_many_slots_and_give_them_back() {
     }
     assert_eq!(pool.participants_claimed(), 0);
     assert!(pool.participants().len() <= 501, "{}", pool.participants().len());
+}
+
+#[test]
+fn a_process_has_a_limited_number_of_holds() {
+    let (_folder, path) = folder_and_pool();
+    drop(create::<Process>(&path, 64));
+    for (is_shared, most) in [(false, 1024), (true, 128)] {
+        let pool = if is_shared { shared::<Process>(&path) } else { open::<Process>(&path) };
+        let mut holds: Vec<_> = (0..most).map(|_| pool.begin_hold().unwrap()).collect();
+        let refused = pool.begin_hold();
+        assert!(matches!(refused, Err(Error::NoParticipantSlot { .. })), "{refused:?}");
+        holds.pop();
+        holds.push(pool.begin_hold().unwrap());
+        // Threads still have slots.
+        std::thread::scope(|scope| {
+            scope.spawn(|| drop(pool.pin().unwrap()));
+        });
+    }
 }
 
 #[test]
