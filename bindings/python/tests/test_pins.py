@@ -211,3 +211,5 @@ def test_a_pin_counts_no_references(pool, trees):
         second.release()
         assert sys.getrefcount(value) == before
         view.release()
+        # It counts as a view.
+        del value
