@@ -22,8 +22,9 @@ use crate::view::{Counted, PyValue};
 ///
 /// The pool reuses almost no replaced or removed value meanwhile, and grows with each write, so
 /// the block should be short. A process has at most 1,024 pins of a pool at a time, and 128 of a
-/// shared one; else `TooManyThreadsError`. The values of a `Store` are copied. A forked child must not read the
-/// views of its parent: the pool is not mapped there, and the child would end by SIGSEGV.
+/// shared one; else `TooManyThreadsError`. The values of a `Store` are copied. A forked child must
+/// not read the views of its parent: the pool is not mapped there, and the child would end by
+/// SIGSEGV.
 ///
 /// >>> import pando
 /// >>> pool = pando.Pool.volatile()
