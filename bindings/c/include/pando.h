@@ -652,9 +652,10 @@ void pando_error_free(struct pando_error *error);
 struct pando_error *pando_pool_guard(const struct pando_pool *pool, struct pando_guard **guard);
 
 /**
- * Lends the value of the key, and sets found; value is unchanged if the key is absent. The value
- * is not copied, unless it is a number in a leaf, or in a store. It is valid until the guard is
- * freed, whatever others write meanwhile. The guard takes some memory for each value.
+ * Lends the value of the key, and sets found; value is unchanged if the key is absent. A value is
+ * copied only if it has at most eight bytes, is in a store, or is being replaced by a commit. It
+ * is valid until the guard is freed, whatever others write meanwhile. The guard takes some memory
+ * for each value.
  */
 struct pando_error *pando_guard_read(struct pando_guard *guard,
                                      const struct pando_map *map,
@@ -916,9 +917,9 @@ struct pando_error *pando_pool_restore(const char *backup,
 
 /**
  * Frees the handle, and closes the pool if no handle of it, of its maps, scans, transactions,
- * snapshots, batches or sessions is left; the last of them closes it otherwise. NULL is left
- * alone. The error says that the handle is wrong, or that a disk refused: the handle has ended
- * then too.
+ * snapshots, guards, batches or sessions is left; the last of them closes it otherwise. NULL is
+ * left alone. The error says that the handle is wrong, or that a disk refused: the handle has
+ * ended then too.
  */
 struct pando_error *pando_pool_free(struct pando_pool *pool);
 

@@ -53,9 +53,10 @@ pub extern "C" fn pando_pool_guard(
     })
 }
 
-/// Lends the value of the key, and sets found; value is unchanged if the key is absent. The value
-/// is not copied, unless it is a number in a leaf, or in a store. It is valid until the guard is
-/// freed, whatever others write meanwhile. The guard takes some memory for each value.
+/// Lends the value of the key, and sets found; value is unchanged if the key is absent. A value is
+/// copied only if it has at most eight bytes, is in a store, or is being replaced by a commit. It
+/// is valid until the guard is freed, whatever others write meanwhile. The guard takes some memory
+/// for each value.
 #[unsafe(no_mangle)]
 pub extern "C" fn pando_guard_read(
     guard: *mut pando_guard,

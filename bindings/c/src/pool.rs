@@ -120,9 +120,9 @@ pub extern "C" fn pando_pool_restore(
 }
 
 /// Frees the handle, and closes the pool if no handle of it, of its maps, scans, transactions,
-/// snapshots, batches or sessions is left; the last of them closes it otherwise. NULL is left
-/// alone. The error says that the handle is wrong, or that a disk refused: the handle has ended
-/// then too.
+/// snapshots, guards, batches or sessions is left; the last of them closes it otherwise. NULL is
+/// left alone. The error says that the handle is wrong, or that a disk refused: the handle has
+/// ended then too.
 #[unsafe(no_mangle)]
 pub extern "C" fn pando_pool_free(pool: *mut pando_pool) -> *mut pando_error {
     call(|| {

@@ -94,12 +94,12 @@ impl<D: Domain> Drop for Hold<D> {
             return;
         }
         let lease = self.pool.lease_at(self.pool.slot_off(self.slot));
+        // No thread remembers the slot, so another one may take it at once, and then clears this:
+        // so it is set while the slot is still pinned.
+        self.pool.slots.ended.set(self.slot);
         // As when a thread unpins: release, paired with the acquire load in `try_advance`. What the
         // owner has read of the bytes came before. No other thread changes the lease of a pinned
         // slot.
-        // No thread remembers the slot, so another one may take it at once. Before the lease: the
-        // thread that takes it clears this.
-        self.pool.slots.ended.set(self.slot);
         lease.store_transient(lease.load_unobserved() & VERSION);
         self.pool.slots.holds.fetch_sub(1, Ordering::Relaxed);
     }

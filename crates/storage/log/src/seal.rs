@@ -184,8 +184,10 @@ impl<D: Domain> Log<D> {
                 return Ok(bytes);
             }
         }
-        let what =
-            format!("the records up to LSN {} in the pool are not those sealed", seal.last_lsn);
+        let what = format!(
+            "the records up to LSN {} in the pool are not those that were sealed",
+            seal.last_lsn
+        );
         Err(Error::Damaged { path: self.pool().path().display().to_string(), what })
     }
 

@@ -41,6 +41,7 @@ impl Seen {
     }
 }
 
+/// The records that one thread has seen, for the next one.
 #[derive(Debug, Default)]
 pub(crate) struct Walked(Mutex<Seen>);
 
