@@ -99,6 +99,8 @@ impl Connection {
                 Ok(0) => break,
                 Ok(bytes) => reply.extend_from_slice(&piece[..bytes]),
                 Err(error) if error.kind() == io::ErrorKind::ConnectionReset => break,
+                // A process that is stopped for a while is interrupted in a read with a timeout.
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => panic!("no reply: {error}; so far {:?}", reply.escape_ascii()),
             }
         }
