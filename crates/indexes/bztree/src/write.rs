@@ -147,7 +147,10 @@ impl<D: Domain> BzTree<D> {
             (Some(Intent::Exchange { expected }), Some(old)) => match leaf.value(context, old.meta)
             {
                 None => Ok(Decision::Again),
-                Some(value) if value == expected => Ok(Decision::Supersede(old)),
+                // The first is quick for the very value that a read-modify-write has read.
+                Some(value) if std::ptr::eq(value, expected) || value == expected => {
+                    Ok(Decision::Supersede(old))
+                }
                 Some(_) => Err(Error::ValueMismatch),
             },
         }
@@ -182,6 +185,18 @@ impl<D: Domain> BzTree<D> {
         )
     }
 
+    /// What a leaf that is replaced must have room for: so many records as the one that is written.
+    #[inline(always)]
+    fn wanted(probe: Probe<'_>, value: &[u8], pointer: bool, rooms: u64) -> Wanted {
+        let value_bytes = if pointer { 8 } else { value.len() };
+        let kind = match probe.number {
+            Some(number) if value.len() == 8 && !pointer => RecordKind::Number(number),
+            _ => RecordKind::Other,
+        };
+        let record_bytes = padded((probe.bytes.len() + value_bytes) as u64);
+        Wanted { records: rooms, record_bytes, kind }
+    }
+
     /// One attempt. `None` means: search again from the root.
     ///
     /// `rooms`: the number of records of this length for which a leaf must have room if it is
@@ -198,23 +213,38 @@ impl<D: Domain> BzTree<D> {
         intent: Intent<'_>,
         rooms: &mut u64,
     ) -> Result<Option<Upserted>> {
+        if let Some(leaf) = leaf.ranged(context) {
+            let wanted = Self::wanted(probe, value, pointer, *rooms);
+            return self.write_in_range(context, &leaf, probe, value, intent, wanted, rooms);
+        }
+        let look = leaf.look(context, probe, None);
+        self.write_from(context, leaf, look, probe, value, pointer, intent, rooms)
+    }
+
+    /// The same in a leaf that is no range leaf, from a look that this thread has made. A slot that
+    /// was claimed since makes the claim fail, and the next attempt makes a look of its own. (A
+    /// value's block that was swapped since is noticed where blocks are replaced.)
+    #[expect(clippy::too_many_arguments, reason = "the state of one operation, passed once")]
+    #[inline]
+    pub(crate) fn write_from(
+        &self,
+        context: Context<'_, D>,
+        leaf: Leaf,
+        look: Look,
+        probe: Probe<'_>,
+        value: &[u8],
+        pointer: bool,
+        intent: Intent<'_>,
+        rooms: &mut u64,
+    ) -> Result<Option<Upserted>> {
         let key_bytes = probe.bytes.len() as u64;
         let record_bytes = key_bytes + if pointer { 8 } else { value.len() as u64 };
         let needed = padded(record_bytes);
-        let wanted = |rooms: u64| {
-            let kind = match probe.number {
-                Some(number) if value.len() == 8 && !pointer => RecordKind::Number(number),
-                _ => RecordKind::Other,
-            };
-            Wanted { records: rooms, record_bytes: needed, kind }
-        };
-        if let Some(leaf) = leaf.ranged(context) {
-            let wanted = wanted(*rooms);
-            return self.write_in_range(context, &leaf, probe, value, intent, wanted, rooms);
-        }
+        let wanted = |rooms: u64| Self::wanted(probe, value, pointer, rooms);
         let mut steps = Steps::of_attempts();
+        let mut first = Some(look);
         loop {
-            let look = leaf.look(context, probe, None);
+            let look = first.take().unwrap_or_else(|| leaf.look(context, probe, None));
             steps.take(context.guard, leaf.node.off)?;
             if !mutant!("closed-check-in-insert") && look.closing.is_some() {
                 self.settle_closed(context, probe, wanted(*rooms));
