@@ -4,7 +4,7 @@
 use std::error::Error as StdError;
 use std::ops::ControlFlow;
 
-use pando_index::{KeyRange, Order};
+use pando_index::{KeyRange, Order, RangeIndex};
 use pando_pmem::Domain;
 use pando_tc::{Error, Maps, Snapshot, SnapshotOptions, Transaction, TransactionComponent};
 
@@ -141,7 +141,7 @@ fn perform<'open, D: Domain, M: Maps>(
             component.sync(component.newest_lsn()?)?;
             return Ok(Some(Answer::Done));
         }
-        Op::Put(..)
+        Op::Alone(_)
         | Op::Image
         | Op::Checkpoint
         | Op::Evict
@@ -156,6 +156,23 @@ fn perform<'open, D: Domain, M: Maps>(
         Err(Error::Conflict { .. }) => Ok(Some(Answer::Conflict)),
         Err(error) => Err(error),
     }
+}
+
+/// Makes the write of one key through its map, which is `map`.
+pub fn alone(map: &dyn RangeIndex, step: Step) -> Result<Option<Answer>, Error> {
+    match step {
+        Step::Put((_, key), value) => map.put(&[key], &bytes_of(value))?,
+        Step::Remove((_, key)) => drop(map.remove(&[key])?),
+        Step::Add(from, to) if from == to => {
+            map.modify(&[to.1], &mut |found, new| {
+                let value = found.map_or(0, value_of);
+                new.extend(bytes_of(value.wrapping_add(1)));
+                true
+            })?;
+        }
+        other => panic!("{other:?} is of a transaction"),
+    }
+    Ok(Some(Answer::Done))
 }
 
 /// All records, read in two ways.

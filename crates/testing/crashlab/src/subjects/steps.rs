@@ -4,7 +4,7 @@
 //! | operation | in the model |
 //! | --- | --- |
 //! | a serializable transaction | at one instant of its call, it reads and changes the state |
-//! | a put of one key, which may be blind | at one instant of its call, it gives the key its value |
+//! | a write of one key through its map | at one instant of its call, it changes that key |
 //! | a snapshot, or a transaction over one, begins | at one instant of its call, it notes the state |
 //! | all records are read through it | they are those of the noted state, each time |
 //! | a transaction over a snapshot commits | at one instant of the call, it writes what its steps make of the noted state; the keys that it writes have the values of the noted state |
@@ -66,9 +66,9 @@ pub enum Way {
 pub enum Op {
     /// A serializable transaction of these steps.
     Run(Vec<Step>),
-    /// Of a store: gives a key this value. If its page is absent, the write is blind: it does not
-    /// read what it replaces.
-    Put(Key, u8),
+    /// A write of one key through its map: a put, a removal, or an addition to the key's own value.
+    /// In a store a put is blind if its page is absent: it does not read what it replaces.
+    Alone(Step),
     /// Takes a snapshot, in the place of what the thread holds.
     Take(Seen),
     /// Begins a transaction over a snapshot, in the place of what the thread holds.
@@ -137,7 +137,7 @@ impl Model for TransactionsModel {
 
 impl Step {
     /// The key that it writes.
-    fn written(self) -> Option<Key> {
+    pub fn written(self) -> Option<Key> {
         match self {
             Self::Get(_) => None,
             Self::Put(key, _) | Self::Remove(key) | Self::Add(_, key) | Self::Count(_, key) => {
@@ -179,7 +179,7 @@ impl Op {
             Self::Run(steps) | Self::Commit(_, steps) => {
                 steps.iter().any(|step| step.written().is_some())
             }
-            Self::Put(..) => true,
+            Self::Alone(_) => true,
             _ => false,
         }
     }
@@ -189,9 +189,9 @@ impl Op {
         let (steps, noted) = match self {
             Self::Run(steps) => (steps, state),
             Self::Commit(seen, steps) => (steps, seen.get()?),
-            Self::Put(key, value) => {
+            Self::Alone(step) => {
                 let mut next = state.clone();
-                next.insert(*key, *value);
+                step.apply(&mut next);
                 return Some(next);
             }
             Self::Take(seen) | Self::Begin(seen) => {

@@ -15,16 +15,15 @@ use std::sync::Arc;
 
 use pando_device::Directory;
 use pando_device::simulated::Simulated;
-use pando_index::RangeIndex as _;
 use pando_lss::PageStoreOptions;
 use pando_pmem::{CreateOptions, Domain, Pool, Process};
 use pando_store::{InPool, StoreMaps, StoreOptions, TreeOptions};
 use pando_tc::{Error, TransactionComponent};
 
 use super::folders::Folder;
-use super::operations::{bytes_of, session, state, text, use_again};
+use super::operations::{alone, session, state, text, use_again};
 use super::steps::{Answer, KEYS, MAPS, Op, State, Step, TransactionsModel};
-use super::transaction_scenarios::{A, B, any, prepared, reader, run};
+use super::transaction_scenarios::{A, B, any, prepared, put_alone, reader, run};
 use super::{Noted, Observed, Opened, Scenario, Session, Subject};
 use pando_index::random::Random;
 
@@ -64,18 +63,14 @@ impl<D: Domain> Open<D> {
         self.0.component()
     }
 
-    fn put(&self, map: u64, key: u8, value: u8) -> Result<(), Error> {
-        let map = self.0.map(map).expect("a map of the store");
-        Ok(map.put(&[key], &bytes_of(value))?)
-    }
-
     fn maintain(&self, op: &Op) -> Result<Option<Answer>, Error> {
         let done = match op {
             Op::Checkpoint => self.0.checkpoint(),
             Op::Evict => self.0.empty_cache(),
             Op::EvictOne(number) => self.0.evict_changed(*number),
-            Op::Put((map, key), value) => {
-                return self.put(*map, *key, *value).map(|()| Some(Answer::Done));
+            Op::Alone(step) => {
+                let (map, _) = step.written().expect("it writes");
+                return alone(&self.0.map(map).expect("a map of the store"), *step);
             }
             other => panic!("{other:?} is of a pool"),
         };
@@ -156,18 +151,18 @@ impl Subject for Stores {
                 // Of a page that is loaded below the write, the old value must be kept.
                 let loads = run(&[Step::Get((1, 1)), Step::Get((2, 1))]);
                 let evict = random.pick(&[Op::Evict, Op::EvictOne(0)]).clone();
-                let mut first = vec![Op::Put(A, 4), Op::Put(B, 4)];
+                let mut first = vec![put_alone(A, 4), put_alone(B, 4)];
                 first.extend(random.one_in(2).then(|| loads.clone()));
                 first.push(evict);
                 first.extend(random.one_in(2).then_some(Op::Settle));
-                let other = [loads, Op::Put(A, 5), Op::Evict];
+                let other = [loads, put_alone(A, 5), Op::Evict];
                 vec![first, other[random.below(2) as usize..].to_vec()]
             }),
             // A snapshot needs values that a blind write replaces.
             scenario("snapshot", |random| {
                 let other = match random.one_in(2) {
                     true => run(&[Step::Put(A, 7), Step::Remove(B)]),
-                    false => Op::Put(A, 7),
+                    false => put_alone(A, 7),
                 };
                 vec![reader(random), vec![Op::Evict, other]]
             }),
@@ -202,7 +197,7 @@ fn any_of_store(random: &mut Random) -> Op {
         3 | 4 => Op::EvictOne(random.below(4) as usize),
         5 | 6 => {
             let key = (*random.pick(&MAPS), random.below(KEYS.into()) as u8);
-            Op::Put(key, random.below(250) as u8)
+            put_alone(key, random.below(250) as u8)
         }
         _ => any(random),
     }

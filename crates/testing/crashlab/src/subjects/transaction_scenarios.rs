@@ -165,6 +165,21 @@ fn without_files() -> Vec<Scenario<TransactionsModel>> {
             programs.extend(random.one_in(2).then(|| vec![run(steps[1])]));
             programs
         }),
+        // Writes of one key, beside one another and beside a thread that settles.
+        scenario("alone", 0, |random| {
+            let threads = 2 + random.below(2);
+            let mut programs: Programs = (0..threads)
+                .map(|_| (0..1 + random.below(2)).map(|_| alone(random)).collect())
+                .collect();
+            programs[0].insert(0, Op::Settle);
+            programs
+        }),
+        // A thread settles such a write, which began before the snapshot was there.
+        scenario("snapshot-alone", 0, |random| {
+            let mut first = reader(random);
+            first.insert(1, Op::Settle);
+            vec![first, vec![Op::Alone(Step::Put(A, 7))]]
+        }),
         scenario("snapshot-any", 0, |random| {
             let threads = 2 + random.below(2);
             (0..threads).map(|_| any_program(random)).collect()
@@ -179,6 +194,8 @@ fn with_files() -> Vec<Scenario<TransactionsModel>> {
         scenario("settle", 1, move |_| {
             vec![vec![put(4), Op::Settle], vec![run(&[Step::Put((1, 1), 5)]), Op::Settle]]
         }),
+        // So does one while another one writes a key through its map.
+        scenario("alone", 1, |random| vec![vec![alone(random), Op::Settle], vec![alone(random)]]),
         // The threads of one process wait for one of them.
         scenario("sync", 1, move |_| vec![vec![put(4), Op::Sync], vec![put(5), Op::Sync]]),
         scenario("image", 1, move |_| {
@@ -206,10 +223,27 @@ fn with_files() -> Vec<Scenario<TransactionsModel>> {
     ]
 }
 
+/// A write of one of few keys, through its map.
+fn alone(random: &mut Random) -> Op {
+    let key = *random.pick(&[A, B, (1, 1)]);
+    Op::Alone(match random.below(4) {
+        0 => Step::Remove(key),
+        1 => Step::Add(key, key),
+        _ => Step::Put(key, random.below(250) as u8),
+    })
+}
+
+pub fn put_alone(key: Key, value: u8) -> Op {
+    Op::Alone(Step::Put(key, value))
+}
+
 /// Any operation of a thread that holds nothing.
 pub fn any(random: &mut Random) -> Op {
     if random.one_in(8) {
         return Op::Settle;
+    }
+    if random.one_in(4) {
+        return alone(random);
     }
     Op::Run((0..1 + random.below(3)).map(|_| any_step(random)).collect())
 }

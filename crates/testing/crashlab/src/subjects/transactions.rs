@@ -13,11 +13,13 @@ use pando_device::simulated::Simulated;
 use pando_index::RangeIndex;
 use pando_log::{Log, LogOptions};
 use pando_pmem::{CreateOptions, Domain, Pool, Process, layout};
-use pando_tc::{Error, ListedMap, MapList, Maps, Rebuild, TransactionComponent, replay};
+use pando_tc::{
+    Error, ListedMap, MapList, Maps, Rebuild, TransactionComponent, TransactionalMap, replay,
+};
 use pando_tree::maps::{Catalog, IndexKind, IndexOptions, Tree};
 
 use super::map::Indexed;
-use super::operations::{run, session, state, text, use_again};
+use super::operations::{alone, run, session, state, text, use_again};
 use super::steps::{Answer, KEYS, MAPS, Op, State, Step, TransactionsModel};
 use super::{Noted, Observed, Opened, Session, compare_blocks};
 
@@ -50,6 +52,13 @@ impl<I: Indexed, D: Domain> Maps for TwoMaps<I, D> {
     }
 }
 
+impl<I: Indexed, D: Domain> TwoMaps<I, D> {
+    /// The index of the map with this number.
+    fn shared(&self, number: u64) -> Arc<dyn RangeIndex> {
+        self.0[place_of(number).expect("a map")].clone()
+    }
+}
+
 /// The place of the map with this number.
 fn place_of(number: u64) -> Option<usize> {
     MAPS.iter().position(|&map| map == number)
@@ -67,7 +76,7 @@ fn list() -> MapList {
 
 /// The transaction component of an open pool.
 pub struct Open<I: Indexed, D: Domain> {
-    component: TransactionComponent<D, TwoMaps<I, D>>,
+    component: Arc<TransactionComponent<D, TwoMaps<I, D>>>,
     catalog: Arc<Catalog<D>>,
 }
 
@@ -83,6 +92,7 @@ impl<I: Indexed, D: Domain> Open<I, D> {
             Some(files) => Log::open(pool, layout::LOG_OFF, files, SMALL),
         };
         let component = TransactionComponent::open(log.map_err(text)?, maps).map_err(text)?;
+        let component = Arc::new(component);
         if is_new {
             component.log_maps(&list()).map_err(text)?;
         }
@@ -92,6 +102,12 @@ impl<I: Indexed, D: Domain> Open<I, D> {
     /// Images, and what else is not of transactions.
     fn maintain(&self, op: &Op) -> Result<Option<Answer>, Error> {
         match op {
+            Op::Alone(step) => {
+                let (number, _) = step.written().expect("it writes");
+                let index = self.component.maps().shared(number);
+                let map = TransactionalMap::new(self.component.clone(), number, index)?;
+                alone(&map, *step)
+            }
             Op::Image => {
                 let list = || Ok::<_, Error>(list());
                 self.component.write_image(list, &AtomicBool::new(false))?;
@@ -190,7 +206,7 @@ pub fn rebuild<I: Indexed>(files: &Simulated) -> Result<State, String> {
     let files = Arc::new(files.clone());
     let log = Log::resume(pool, layout::LOG_OFF, files, &recovered, 0, SMALL).map_err(text)?;
     let component = TransactionComponent::open(log, maps).map_err(text)?;
-    let open = Open { component, catalog };
+    let open = Open { component: Arc::new(component), catalog };
     let found = state(&open.component)?;
     use_again(&open.component)?;
     open.check()?;
