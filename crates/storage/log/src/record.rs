@@ -88,6 +88,13 @@ impl<'pool, D: Domain> Record<'pool, D> {
         self.pool.load_bytes(self.payload_off(), bytes)
     }
 
+    /// So many bytes of its payload from `at` on, copied; `None` if it has fewer.
+    pub fn payload_from(self, at: usize, bytes: usize) -> Option<Vec<u8>> {
+        let end = at.checked_add(bytes)? as u64;
+        let off = self.payload_off().wrapping_add(at as u64);
+        (end <= self.payload_bytes()).then(|| self.pool.load_bytes(off, bytes as u64))
+    }
+
     /// The LSN of the record before; that of damage is any number.
     pub(crate) fn lsn_before(self) -> u64 {
         let payload_bytes = self.payload_bytes().min(MAX_RECORD_BYTES as u64);

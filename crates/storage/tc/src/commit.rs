@@ -1,4 +1,5 @@
-//! Completing a commit: the same steps for its own thread and for any helper.
+//! Completing a commit: the same steps for its own thread and for any helper. Bare commits have
+//! other steps (`bare.rs`).
 //!
 //! | step | deciding word | a thread that stops or dies leaves |
 //! | --- | --- | --- |
@@ -93,8 +94,8 @@ impl<D: Domain, M: Maps> InFlight<'_, '_, D, M> {
     /// Those of the index and of damage. The commit has failed, unless another thread has decided
     /// otherwise; it may not be undone yet.
     pub fn complete(&self) -> Result<Completed> {
-        if self.commit.is_blind() {
-            return self.complete_blind();
+        if self.commit.is_bare() {
+            return self.complete_bare();
         }
         let mut met = None;
         // Else the thread that decided it, or has installed what the decision was about, has kept

@@ -9,7 +9,7 @@ use pando_log::{Log, Record, Status};
 use pando_pmem::{Domain, Guard, mutant};
 
 use crate::error::{Error, Result};
-use crate::record::{Commit, RECORD_BYTES_OF_WRITE};
+use crate::record::{Commit, RECORD_BYTES_OF_WRITE, is_bare};
 use crate::snapshots::Snapshots;
 use crate::stamp::{LEAST_VALUE_BYTES, STAMP_BYTES, Stamp, Version};
 use crate::tombstones::{MOST_OF_SCANS, Tombstones};
@@ -77,7 +77,7 @@ pub struct TransactionComponent<D: Domain, M> {
 pub(crate) enum Found<'pool, D: Domain> {
     /// It is committed.
     Settled(Version),
-    /// It belongs to a commit that is undecided, or has failed and is not undone yet.
+    /// It belongs to a commit that is undecided, or has failed and is not undone yet; no bare one.
     InFlight(Unsettled<'pool, D>),
 }
 
@@ -309,17 +309,20 @@ impl<D: Domain, M: Maps> TransactionComponent<D, M> {
         let index = commit.write_of(map, key);
         let index = index.ok_or_else(|| damaged("its commit has not written it"))?;
         let replaced = commit.writes[index].old.clone();
+        if replaced.stamp == Stamp::UNRECORDED {
+            return Err(damaged("its commit has failed, and has not recorded what it replaced"));
+        }
         Ok(Unsettled { record, stamp, status, index, replaced })
     }
 }
 
-/// The commit of `record`, whose version was found, is committed if it is blind. Returns the status
+/// The commit of `record`, whose version was found, is committed if it is bare. Returns the status
 /// of the record.
 fn decide_found<D: Domain>(record: Record<'_, D>, status: Status) -> Status {
     if status != Status::Undecided || mutant!("tc-blind-left-undecided") {
         return status;
     }
-    match Commit::decode(&record.payload()).is_some_and(|commit| commit.is_blind()) {
+    match is_bare(record) {
         true => record.decide(Status::Committed),
         false => status,
     }

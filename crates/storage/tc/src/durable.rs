@@ -106,7 +106,7 @@ impl<'log, D: Domain> DurableVersions<'log, D> {
         Ok(match version.stamp {
             stamp if stamp == newest => Durable::Newest,
             Stamp::ABSENT => Durable::Absent,
-            Stamp::UNREAD => Durable::Unread(replacing_lsn),
+            Stamp::UNRECORDED => Durable::Unread(replacing_lsn),
             stamp => Durable::Earlier(bytes_of(stamp, version.value.as_deref())),
         })
     }

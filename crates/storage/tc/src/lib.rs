@@ -13,12 +13,13 @@
 //!
 //! A commit is one record in the tail of the log (crate `pando-log`), complete before its first
 //! write to a map. It has the version that it replaces, the new value and the old one of each key,
-//! and all that the transaction has read. So any thread can take it to its end.
+//! and all that the transaction has read. So any thread can take it to its end. The record of a
+//! *bare* commit, of one key, does not have what it replaces: its install decides (`bare.rs`).
 //!
 //! | state of a commit | meaning | after a kill |
 //! | --- | --- | --- |
 //! | local | in the memory of its thread | gone |
-//! | undecided | its record is in the tail; some of its writes are installed | fails |
+//! | undecided | its record is in the tail; some of its writes are installed | fails; a bare one is there if its version is |
 //! | committed | all writes are installed, and its reads were valid | there |
 //! | failed | some of its writes may not be undone yet | undone |
 //! | settled | decided, and no failed version is left; the LSN is at most the sealed one | there, or undone |
@@ -31,14 +32,13 @@
 //! | undo | `commit.rs` | the value of the key | any thread |
 //! | settle | `settle.rs` | `sealed` of the log | any thread that finds the tail long |
 //!
-//! A blind write of one key does not read what it replaces: `blind.rs`.
-//!
 //! # Reads
 //!
-//! A read never waits and never helps. It finds a value and its stamp. If the stamp's LSN is
-//! settled, or its record says *committed*, the value is committed. Otherwise the record has the
-//! committed value. The thread reads the settled LSN before the value, so that no failed version
-//! counts as settled; and it is pinned, so that the record of an LSN that was not settled stays.
+//! A read never waits and never installs. It finds a value and its stamp. If the stamp's LSN is
+//! settled, or its record says *committed*, the value is committed. The read decides that, if the
+//! commit is bare. Otherwise the record has the committed value. The thread reads the settled LSN
+//! before the value, so that no failed version counts as settled; and it is pinned, so that the
+//! record of an LSN that was not settled stays.
 //!
 //! # Order
 //!
@@ -92,7 +92,7 @@
 //! * In a full pool an undo may find no room. Then no later commit is settled until there is room
 //!   again; reads still see the committed versions.
 
-mod blind;
+mod bare;
 mod commit;
 mod component;
 mod durable;

@@ -6,7 +6,7 @@
 //! | step, inside one call of `modify` | deciding word | a thread that stops or dies leaves |
 //! | --- | --- | --- |
 //! | look at the key: its version is committed, or has failed | | nothing |
-//! | append the record | `newest` of the log | an undecided commit |
+//! | append the record; if it can be bare, without the version (`bare.rs`) | `newest` of the log | an undecided commit |
 //! | look for snapshots that do not see the commit: none needs the version, or has commits to settle | | the same |
 //! | install | the key's value, from the version that was found | the same, with its version |
 //!
@@ -14,11 +14,14 @@
 //! thread goes on by what it has found:
 //!
 //! * Before the record: it helps the commit that it has met, or makes room, and begins again.
-//! * Behind it: it completes the commit as any helper would. So a snapshot keeps the version, and
-//!   a commit that others have completed, or whose key has another version, ends as it should.
+//! * Behind it, if the record has the version: it completes the commit as any helper would. So a
+//!   snapshot keeps the version, and a commit that others have completed, or whose key has another
+//!   version, ends as it should.
+//! * Behind it, if the commit is bare: it has failed, and the thread begins again with a record
+//!   that has the version.
 //!
 //! The index may look again, because another thread has changed the node. If the key still has the
-//! version that the record says, the same version is installed; in a store, only if the commit is
+//! version that was found first, the same version is installed; in a store, only if the commit is
 //! still undecided (`commit.rs`, "Records that are in a store alone").
 
 use pando_index::{Known, RangeIndex, Upserted};
@@ -82,8 +85,20 @@ struct Begun {
     is_removal: bool,
     replaced: Stamp,
     own: Stamp,
+    /// Whether the record does not have the replaced version (`bare.rs`).
+    is_bare: bool,
     /// Whether nothing is to be done for snapshots before the install.
     is_free: bool,
+    /// Whether the index has lent the version of this commit.
+    is_there: bool,
+}
+
+/// What a commit replaces, and by what.
+struct Replacing {
+    stamp: Stamp,
+    was_present: bool,
+    is_removal: bool,
+    is_bare: bool,
 }
 
 /// Makes room for the stamp at the start of an empty version.
@@ -102,6 +117,8 @@ struct Call<'op, 'pool, D: Domain, M> {
     key: &'op [u8],
     /// Whether the commit only removes.
     gives_room: bool,
+    /// Whether the record may leave out the version that it replaces.
+    may_be_bare: bool,
     /// The bytes of the value of a commit that need not read the version that it replaces.
     blind: Option<usize>,
 }
@@ -114,29 +131,44 @@ impl<D: Domain, M: Maps> TransactionComponent<D, M> {
     /// # Errors
     ///
     /// [`Error::Conflict`] if another commit came first; those of `decide`, and of
-    /// [`commit`](crate::Transaction::commit). Nothing has taken place.
+    /// [`commit`](crate::Transaction::commit). Nothing has taken place. [`Error::Index`] of damage:
+    /// the commit may take place.
     pub(crate) fn replace(
         &self,
         index: &dyn RangeIndex,
         (map, key): (u64, &[u8]),
         gives_room: bool,
-        mut blind: Option<usize>,
+        blind: Option<usize>,
         decide: &mut Decide<'_>,
     ) -> Result<Replaced> {
         let mut room = Room::default();
+        let mut has_failed_bare = false;
         for _ in 0..STEPS {
             self.before_commit(gives_room)?;
             let guard = self.pin()?;
             // Before the value: what was settled by now has no failed version any more.
             let settled = self.log().sealed_lsn(&guard);
-            blind = blind.filter(|_| self.may_write_blind());
-            let call =
-                Call { component: self, guard: &guard, settled, map, key, gives_room, blind };
+            let may_be_bare = !has_failed_bare && self.may_be_bare();
+            let call = Call {
+                component: self,
+                guard: &guard,
+                settled,
+                map,
+                key,
+                gives_room,
+                may_be_bare,
+                blind: blind.filter(|_| may_be_bare),
+            };
             match call.run(index, decide) {
-                (Outcome::Begun(begun), written) if begun.replaced == Stamp::UNREAD => {
-                    match self.end_blind(&guard, begun, written)? {
-                        Some(replaced) => return Ok(replaced),
-                        None => blind = None,
+                (Outcome::Begun(begun), written) if begun.is_bare => {
+                    let place = (map, key);
+                    match (self.end_bare(&guard, index, place, begun, &written)?, written) {
+                        (Some(replaced), _) => return Ok(replaced),
+                        (None, Err(error)) if !M::MAY_BE_STORED => {
+                            drop(guard);
+                            self.make_room_for_record(error.into(), &mut room)?;
+                        }
+                        (None, _) => has_failed_bare = true,
                     }
                 }
                 (Outcome::Begun(begun), written) => {
@@ -163,25 +195,37 @@ impl<D: Domain, M: Maps> TransactionComponent<D, M> {
         Err(Error::Conflict { map, key: key.to_vec() })
     }
 
-    /// Decides a blind commit (`blind.rs`). `None` if it was not installed, and has failed.
-    fn end_blind(
+    /// Decides a bare commit. `None` if it was not installed, and has failed.
+    fn end_bare(
         &self,
         guard: &Guard<'_, D>,
+        index: &dyn RangeIndex,
+        place: (u64, &[u8]),
         begun: Begun,
-        written: pando_index::Result<Option<Upserted>>,
+        written: &pando_index::Result<Option<Upserted>>,
     ) -> Result<Option<Replaced>> {
-        let Begun { own, was_present, .. } = begun;
+        let Begun { own, was_present, is_removal, is_there, .. } = begun;
         let record = self.log().record(guard, own.record_off());
-        let is_written = matches!(written, Ok(Some(_)));
+        let is_written = match written {
+            Ok(written) => written.is_some() || is_there,
+            // A page that the call has not written.
+            Err(_) if M::MAY_BE_STORED => false,
+            Err(_) => self.is_installed(index, place.1, own)?,
+        };
         let status = match is_written {
             true => Status::Committed,
             false => Status::Failed,
         };
         match (record.decide(status), is_written) {
-            (Status::Committed, _) => Ok(Some(Replaced { was_present, lsn: Some(own.lsn()) })),
+            (Status::Committed, _) => {
+                if is_removal {
+                    self.tombstones.note(guard, place, own, usize::MAX);
+                }
+                Ok(Some(Replaced { was_present, lsn: Some(own.lsn()) }))
+            }
             (_, false) => Ok(None),
             (_, true) => {
-                let what = "a blind write was installed after it had failed";
+                let what = "a bare commit was installed after it had failed";
                 Err(pando_log::Error::Unsettled(what.into()).into())
             }
         }
@@ -224,7 +268,7 @@ impl<'op, D: Domain, M: Maps> Call<'op, '_, D, M> {
                 Known::Value(found) => Some(found),
                 Known::Absent | Known::Unread => None,
             };
-            match &outcome {
+            match &mut outcome {
                 Outcome::Open => {
                     outcome = match known {
                         Known::Unread => self.begin_blind(new, decide),
@@ -267,6 +311,7 @@ impl<'op, D: Domain, M: Maps> Call<'op, '_, D, M> {
         };
         let mut old = (!stamp.is_removed()).then_some(value);
         let in_flight = self.component.in_flight(self.guard, stamp, self.settled);
+        let is_replaced_failed = in_flight.is_some();
         let replaced;
         match in_flight.filter(|_| !mutant!("tc-one-key-replaces-in-flight")) {
             None => {}
@@ -287,31 +332,37 @@ impl<'op, D: Domain, M: Maps> Call<'op, '_, D, M> {
             Ok(Decision::Remove) => true,
             Err(error) => return Outcome::Refused(error.into()),
         };
-        self.append((stamp, old), was_present, is_removal, new)
+        // In a store the record tells pages what is durable (`durable.rs`). A failed version has
+        // not the value that a helper would give back.
+        let is_bare = self.may_be_bare && !M::MAY_BE_STORED && !is_replaced_failed;
+        let replaced = Replacing { stamp, was_present, is_removal, is_bare };
+        self.append(replaced, old.filter(|_| !is_bare), new)
     }
 
     /// Appends the record of a blind write.
     fn begin_blind(&self, new: &mut Vec<u8>, decide: &mut Decide<'_>) -> Outcome<'op, D> {
         begin_version(new);
+        let stamp = Stamp::UNRECORDED;
+        let replaced = Replacing { stamp, was_present: false, is_removal: false, is_bare: true };
         match decide(None, new) {
-            Ok(_) => self.append((Stamp::UNREAD, None), false, false, new),
+            Ok(_) => self.append(replaced, None, new),
             Err(error) => Outcome::Refused(error.into()),
         }
     }
 
-    /// Appends the record of a commit that replaces this version. `new` has room for the stamp, and
-    /// the new value.
+    /// Appends the record of a commit that replaces this version; `old` is its value, if it is
+    /// recorded. `new` has room for the stamp, and the new value.
     #[inline(always)]
     fn append(
         &self,
-        (stamp, old): (Stamp, Option<&[u8]>),
-        was_present: bool,
-        is_removal: bool,
+        Replacing { stamp, was_present, is_removal, is_bare }: Replacing,
+        old: Option<&[u8]>,
         new: &mut [u8],
     ) -> Outcome<'op, D> {
         let (map, key) = (self.map, self.key);
         let value = (!is_removal).then_some(&new[STAMP_BYTES..]);
-        let record = WriteRef { map, stamp, key, new: value, old }.record();
+        let recorded = if is_bare { Stamp::UNRECORDED } else { stamp };
+        let record = WriteRef { map, stamp: recorded, key, new: value, old }.record();
         let Appended { lsn, off } =
             match self.component.append_once(self.guard, &record, self.gives_room) {
                 Ok(appended) => appended,
@@ -319,17 +370,28 @@ impl<'op, D: Domain, M: Maps> Call<'op, '_, D, M> {
             };
         let own = Stamp::new(lsn, off).removed_if(is_removal);
         new[..STAMP_BYTES].copy_from_slice(&own.encode());
-        let has_value = old.is_some() || stamp == Stamp::UNREAD;
-        let replaced = has_value.then_some(stamp);
-        let is_free = self.component.is_free_to_replace(self.guard, lsn, replaced)
+        let has_value = was_present || stamp == Stamp::UNRECORDED;
+        let kept = has_value.then_some(stamp);
+        let is_free = self.component.is_free_to_replace(self.guard, lsn, kept)
             || mutant!("tc-one-key-kept-nothing");
-        Outcome::Begun(Begun { was_present, is_removal, replaced: stamp, own, is_free })
+        let replaced = stamp;
+        Outcome::Begun(Begun {
+            was_present,
+            is_removal,
+            replaced,
+            own,
+            is_bare,
+            is_free,
+            is_there: false,
+        })
     }
 
-    /// Whether the key still has the version that the record replaces; then `new` gets the new one
+    /// Whether the key still has the version that the commit has found; then `new` gets the new one
     /// once more.
-    fn is_again(&self, begun: &Begun, found: Option<&[u8]>, new: &mut Vec<u8>) -> bool {
-        if !begun.is_free || Stamp::of_value(found) != Some(begun.replaced) {
+    fn is_again(&self, begun: &mut Begun, found: Option<&[u8]>, new: &mut Vec<u8>) -> bool {
+        let stamp = Stamp::of_value(found);
+        begun.is_there |= stamp.is_some_and(|stamp| stamp.is_installed_by(begun.own));
+        if !begun.is_free || stamp != Some(begun.replaced) {
             return false;
         }
         let record = self.component.log().record(self.guard, begun.own.record_off());

@@ -19,8 +19,8 @@
 //!   all that changes in a payload.
 //! * Writes ascend by map and key, and no key comes twice. The length of a value is `0xFFFF_FFFF`
 //!   if there is none. `replaced` is [`Stamp::ABSENT`] if the key had no version.
-//! * `replaced` is [`Stamp::UNREAD`] if the version was not read; then there is one write, no read
-//!   and no range.
+//! * `replaced` is [`Stamp::UNRECORDED`] in a bare commit (`bare.rs`): one write, no old value, no
+//!   read and no range.
 //! * All of this is in the tail. What goes to the disk has no old value, no read and no range
 //!   ([`push_redo`]).
 //! * The kind of a bound is 0 open, 1 included, 2 excluded. `order` is 1 if the keys descend.
@@ -29,6 +29,8 @@
 use std::ops::Bound;
 
 use pando_index::{KeyRange, Order};
+use pando_log::Record;
+use pando_pmem::Domain;
 
 use crate::rest::Rest;
 use crate::stamp::{STAMP_BYTES, Stamp, Version};
@@ -228,9 +230,9 @@ impl Commit {
         place.or_else(|| of_write(0)).unwrap_or_default()
     }
 
-    /// Whether it replaces a version that was not read.
-    pub fn is_blind(&self) -> bool {
-        matches!(self.writes.as_slice(), [write] if write.old.stamp == Stamp::UNREAD)
+    /// Whether the version that it replaces is not recorded (`bare.rs`).
+    pub fn is_bare(&self) -> bool {
+        matches!(self.writes.as_slice(), [write] if write.old.stamp == Stamp::UNRECORDED)
     }
 
     /// Whether it only removes: then it gives more room back than it takes.
@@ -244,6 +246,17 @@ impl Commit {
             .binary_search_by(|write| (write.map, write.key.as_slice()).cmp(&(map, key)))
             .ok()
     }
+}
+
+/// Whether the commit of a record is bare: [`Commit::is_bare`], without the rest of its payload.
+pub(crate) fn is_bare<D: Domain>(record: Record<'_, D>) -> bool {
+    let stamp_at = HEADER_BYTES + 8;
+    let end = stamp_at + STAMP_BYTES;
+    let Some(bytes) = record.payload_from(8, end - 8) else { return false };
+    let mut rest = Rest(&bytes);
+    rest.numbers() == Some([1, 0, 0, 0])
+        && rest.number().is_some()
+        && rest.stamp() == Some(Stamp::UNRECORDED)
 }
 
 /// Appends what goes to the disk of a committed payload: its writes without the old values, and

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use pando_device::Directory;
-use pando_log::{Log, LogOptions, Status, create_files, log_id_of};
+use pando_log::{Log, LogOptions, create_files, log_id_of};
 use pando_pmem::Domain;
 
 use crate::component::{Maps, TransactionComponent};
@@ -29,7 +29,8 @@ use crate::map_list::MapList;
 
 impl<D: Domain, M: Maps> TransactionComponent<D, M> {
     /// The component over the tail of a log ([`Log::open_tail`]) and `maps`. Commits that a crash
-    /// has left undecided fail, and all are taken to their end; none is sealed. The caller begins
+    /// has left undecided are decided as by [`open`](Self::open), and all are taken to their end;
+    /// none is sealed. The caller begins
     /// no commit. No other thread or process uses the maps meanwhile.
     ///
     /// # Errors
@@ -41,10 +42,7 @@ impl<D: Domain, M: Maps> TransactionComponent<D, M> {
         let component = Self::new(log, maps);
         let guard = component.pin()?;
         for record in component.log().records_behind(&guard, 0)? {
-            if record.status() == Status::Undecided {
-                // As at an opening: no one waits for it.
-                record.decide(Status::Failed);
-            }
+            component.decide_unowned(record)?;
         }
         drop(guard);
         component.settle_up_to(component.newest_lsn()?)?;

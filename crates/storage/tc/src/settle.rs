@@ -42,9 +42,10 @@ impl Default for Room {
 
 impl<D: Domain, M: Maps> TransactionComponent<D, M> {
     /// Opens the component over `log` and `maps`. Commits that a crash has left undecided fail, and
-    /// are undone. In a full pool that may come later, and so it may where one of them has written
-    /// to a map that cannot be opened: further commits are refused until the map is there, or is
-    /// gone. No other thread or process uses the maps meanwhile.
+    /// are undone; bare ones whose version is there are committed. In a full pool that may come
+    /// later, and so it may where one of them has written to a map that cannot be opened: further
+    /// commits are refused until the map is there, or is gone. No other thread or process uses the
+    /// maps meanwhile.
     ///
     /// # Errors
     ///
@@ -507,10 +508,15 @@ impl<D: Domain, M: Maps> TransactionComponent<D, M> {
             }
             settled => settled,
         };
-        settled.map_err(|error| match error {
-            Error::Log(error) => error,
-            error => pando_log::Error::Unsettled(Box::new(error)),
-        })
+        settled.map_err(refused)
+    }
+}
+
+/// An error of the component, as one of the log that asks it to settle.
+fn refused(error: Error) -> pando_log::Error {
+    match error {
+        Error::Log(error) => error,
+        error => pando_log::Error::Unsettled(Box::new(error)),
     }
 }
 
@@ -524,12 +530,12 @@ impl<D: Domain, M: Maps> Settle<D> for TransactionComponent<D, M> {
     }
 }
 
-/// Settles what a crash has left: no one waits for a commit that is undecided.
+/// Settles what a crash has left.
 struct AtOpening<'component, D: Domain, M>(&'component TransactionComponent<D, M>);
 
 impl<D: Domain, M: Maps> Settle<D> for AtOpening<'_, D, M> {
     fn settle(&self, guard: &Guard<'_, D>, record: Record<'_, D>) -> pando_log::Result<Status> {
-        record.decide(Status::Failed);
+        self.0.decide_unowned(record).map_err(refused)?;
         self.0.settle_record(guard, record)
     }
 

@@ -12,7 +12,7 @@
 //! No version of a key has the stamp of an earlier one: LSNs rise, and a commit writes a key at
 //! most twice, the second time *undone*. So a write that expects a stamp cannot succeed late.
 //! A record of the log has word 0 for the stamp of a key without a version, with 1 in the place of
-//! `record` for that of a version that was not read (`blind.rs`).
+//! `record` for that of a version that is not recorded (`bare.rs`).
 
 /// Bytes of a stamp.
 pub(crate) const STAMP_BYTES: usize = 16;
@@ -35,9 +35,9 @@ pub(crate) struct Stamp {
 impl Stamp {
     /// Stands for the stamp of a key that has no version.
     pub const ABSENT: Self = Self { word: 0, record_off: 0 };
-    /// Stands for that of a version that a commit replaces without having read it (`blind.rs`). No
-    /// map has it.
-    pub const UNREAD: Self = Self { word: 0, record_off: 1 };
+    /// Stands for that of a version that a commit replaces and does not record (`bare.rs`). No map
+    /// has it.
+    pub const UNRECORDED: Self = Self { word: 0, record_off: 1 };
 
     /// The stamp of what the commit with this LSN writes, whose record is at `record_off`.
     pub fn new(lsn: u64, record_off: u64) -> Self {

@@ -6,13 +6,14 @@
 //!
 //! | step | what is written | a crash leaves |
 //! | --- | --- | --- |
-//! | a thread that has committed or undone a removal notes its tombstone, and the epoch | process memory | the tombstone |
+//! | a thread that has committed, undone or taken back a removal notes its tombstone, and the epoch | process memory | the tombstone |
 //! | three epochs later: the record is removed, if it still is that tombstone | the index, by `compare_remove` | the record, or none |
 //!
 //! When the tombstone is noted, each earlier commit of the key is decided, or its thread is inside
 //! a call, and so is each of its helpers. Three epochs later they have left. A helper that comes
 //! later finds an earlier commit decided, and installs nothing of it. If that one has failed and is
-//! not undone everywhere, the helper makes another tombstone. (A thread that panics inside a commit
+//! not undone everywhere, the helper makes another tombstone. So does one that takes back a bare
+//! commit (`bare.rs`) whose key is absent. (A thread that panics inside a commit
 //! leaves it undecided. Then a late install takes place, as if the commit had come last.)
 //!
 //! If the log has files, the removal must be durable too. Else a page that is written to a store

@@ -16,6 +16,7 @@
 //! | `capture` | `bwtree/src/captures.rs`, `stored.rs`, `load.rs`, `lss/src/queue.rs`: captures, marks, evictions and loads of a page that is in a store |
 //! | `structure` | `bwtree/src/captures.rs`, `pages.rs`: captures beside a change of structure |
 //! | `stored` | the component of `capture` and `structure` |
+//! | `bare` | `tc/src/bare.rs`, `one_key.rs`: a bare commit, its helper, and another writer of the key |
 //! | `unread` | `tc/src/commit.rs`, `one_key.rs`: a late thread of a commit that has failed, whose page could not be read |
 //!
 //! A model repeats the atomic accesses of the code with the orderings of the code, and nothing
@@ -61,6 +62,8 @@ macro_rules! model_tests {
 
 #[cfg(test)]
 mod atomic;
+#[cfg(test)]
+mod bare;
 #[cfg(test)]
 mod capture;
 #[cfg(test)]

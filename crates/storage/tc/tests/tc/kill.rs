@@ -1,7 +1,11 @@
 //! A process that is killed at each write of a commit, of an undo, and of the next opening.
 
+use std::sync::Arc;
+
+use pando_index::RangeIndex;
 use pando_pmem::testing::{folder, kill_after};
 use pando_pmem::{CreateOptions, Domain, OpenPool, Pool};
+use pando_tc::TransactionalMap;
 
 use crate::common::{
     Component, Killed, Kind, Records, Write, abandon, bztree, check, commit, commit_at_last,
@@ -12,6 +16,7 @@ use crate::over_each_index;
 over_each_index!(Killed:
     a_kill_at_each_write_leaves_all_of_a_commit_or_nothing,
     a_kill_at_each_write_of_an_opening_leaves_the_same,
+    a_kill_at_each_write_of_a_write_of_one_key_leaves_it_or_nothing,
 );
 
 const BEFORE: &[Write] =
@@ -96,6 +101,55 @@ fn a_kill_at_each_write_of_an_opening_leaves_the_same<D: Domain>(kind: Kind<D>) 
             break;
         }
     }
+}
+
+/// And so does a kill at each write of the opening that follows.
+fn a_kill_at_each_write_of_a_write_of_one_key_leaves_it_or_nothing<D: Domain>(kind: Kind<D>) {
+    let before = with(&Records::new(), BEFORE);
+    let folder = folder();
+    let [pool, image] = ["pool", "image"].map(|name| folder.path().join(name));
+    let long = Some(&b"a longer value, which needs more room than the one before"[..]);
+    let mut seen = [false; 2];
+    for (key, value) in [(&b"ash"[..], long), (b"ash", None), (b"fir", Some(b"5"))] {
+        let after = with(&before, &[(0, key, value)]);
+        for writes in 0.. {
+            let component = Arc::new(create(kind, &pool));
+            commit(&component, BEFORE).expect("commits");
+            let index = component.maps().shared(0);
+            let map = TransactionalMap::new(component.clone(), 0, index).expect("a map");
+            let write = || match value {
+                Some(value) => map.put(key, value),
+                None => map.remove(key).map(drop),
+            };
+            let has_ended = kill_after(writes, || write().expect("writes")).is_some();
+            component.log().pool().clone().abandon();
+            drop((map, component));
+            std::fs::rename(&pool, &image).expect("renamed");
+            for of_opening in 0.. {
+                std::fs::copy(&image, &pool).expect("copied");
+                let opening = Pool::<D>::open(&pool, &OpenPool::default()).expect("opens");
+                let opened = kill_after(of_opening, || open(kind, opening.clone()));
+                let has_opened = opened.is_some();
+                opening.abandon();
+                drop(opened);
+                let component = reopen(kind, &pool);
+                let found = dump(&component);
+                assert!(found == before || found == after, "{writes}, {of_opening}: {found:?}");
+                assert!(!has_ended || found == after, "{writes}, {of_opening}: {found:?}");
+                seen[usize::from(found == after)] = true;
+                check_and_go_on(&component, &found);
+                drop(component);
+                std::fs::remove_file(&pool).expect("removed");
+                if has_opened {
+                    break;
+                }
+            }
+            if has_ended {
+                break;
+            }
+        }
+    }
+    assert_eq!(seen, [true; 2]);
 }
 
 /// In a pool that refuses a block at any point of a commit, all of it takes place or nothing.

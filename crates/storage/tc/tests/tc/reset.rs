@@ -11,9 +11,11 @@ use pando_device::{Directory, Operation};
 use pando_index::random::Random;
 use pando_index::{KeyRange, Order, RangeIndex};
 use pando_log::{Error as LogError, Log, LogOptions, adopt, recover};
+use pando_pmem::testing::kill_after;
 use pando_pmem::{CreateOptions, Pool, layout};
 use pando_tc::{
-    Error, ListedMap, MapList, Maps, Rebuild, TransactionComponent, replay, value_of, verify,
+    Error, ListedMap, MapList, Maps, Rebuild, TransactionComponent, TransactionalMap, replay,
+    value_of, verify,
 };
 
 use crate::common::{Component, Killed, anonymous, bztree, commit, open_over};
@@ -191,6 +193,32 @@ fn a_crash_while_a_new_log_is_written_leaves_no_log_and_it_is_written_again() {
         assert!(matches!(refused, Error::Log(LogError::NotEmpty { .. })), "{refused}");
         assert!(directory.names().expect("listed").contains(&name.to_owned()));
     }
+}
+
+/// A write of one key is killed before each of its writes. The new log has what the pool shows.
+#[test]
+fn a_new_log_has_what_a_killed_write_of_one_key_has_left() {
+    let mut seen = [false; 2];
+    for writes in 0.. {
+        let [former, new] = [(); 2].map(|()| Simulated::new());
+        let component = Arc::new(with_records(&former));
+        let (pool, index) = (component.log().pool().clone(), component.maps().shared(1));
+        let map = TransactionalMap::new(component.clone(), 1, index.clone()).expect("a map");
+        let has_ended = kill_after(writes, || map.put(b"elm", b"new").expect("writes")).is_some();
+        let tail = over_tail(pool.clone(), index.clone());
+        let shown = tail.get(1, b"elm").expect("read");
+        let is_new = shown.as_deref() == Some(b"new");
+        assert!(is_new || (shown.as_deref() == Some(b"4") && !has_ended), "{writes}: {shown:?}");
+        seen[usize::from(is_new)] = true;
+        write(&tail, &new).expect("a new log");
+        let rebuilt = rebuilt(&new, pool.pool_id());
+        assert_eq!(rebuilt.get(&b"elm"[..]), shown.as_ref(), "before write {writes}");
+        assert_eq!(rebuilt, records(&*index), "before write {writes}");
+        if has_ended {
+            break;
+        }
+    }
+    assert_eq!(seen, [true; 2]);
 }
 
 /// The superblock names the new log, and the pool is lost or opened again.
