@@ -78,9 +78,9 @@ struct Claimed {
 }
 
 impl<D: Domain> Log<D> {
-    /// Appends a record with this payload, undecided. On return it survives the death of any
-    /// process. The caller decides it ([`Record::decide`]); if it stops before that, the next log
-    /// writer does ([`Settle`](crate::Settle)).
+    /// Appends a record with this payload, in pieces, undecided. On return it survives the death of
+    /// any process. The caller decides it ([`Record::decide`]); if it stops before that, the next
+    /// log writer does ([`Settle`](crate::Settle)).
     ///
     /// The guard says whether the arena may come from the pool's reserve
     /// ([`Guard::with_reserve`]): for records of operations that give room back.
@@ -90,21 +90,22 @@ impl<D: Domain> Log<D> {
     /// [`Error::Full`] if too much of the tail is not durable yet, [`Error::RecordTooLong`],
     /// [`Error::Failed`]; [`Error::Pool`] if the pool has no room for an arena. Nothing was
     /// appended.
-    pub fn append(&self, guard: &Guard<'_, D>, payload: &[u8]) -> Result<Appended> {
+    pub fn append(&self, guard: &Guard<'_, D>, payload: &[&[u8]]) -> Result<Appended> {
         let control = self.control(guard.pool());
         self.check_running(control)?;
         let max_bytes = self.max_record_bytes();
-        if payload.len() > max_bytes {
-            return Err(Error::RecordTooLong { found_bytes: payload.len(), max_bytes });
+        let payload_bytes = payload.iter().map(|piece| piece.len()).sum();
+        if payload_bytes > max_bytes {
+            return Err(Error::RecordTooLong { found_bytes: payload_bytes, max_bytes });
         }
-        let bytes = record_bytes(payload.len() as u64);
+        let bytes = record_bytes(payload_bytes as u64);
         self.check_room(guard, bytes)?;
         let claimed = self.claim(guard, bytes)?;
         let pool = guard.pool();
         let record = Record::at(pool, claimed.arena + claimed.used);
-        record.word(PAYLOAD_AT).store(payload.len() as u64, Ordering::Relaxed);
+        record.word(PAYLOAD_AT).store(payload_bytes as u64, Ordering::Relaxed);
         record.word(STATUS_AT).store(Status::Undecided.word(), Ordering::Relaxed);
-        pool.store_bytes(record.payload_off(), payload);
+        store_pieces(pool, record.payload_off(), payload);
         let appended = self.publish(guard, control, record, bytes);
         if let Ok(lsn) = appended {
             pool.word(claimed.arena + LAST_AT).store(lsn, Ordering::Relaxed);
@@ -316,5 +317,18 @@ impl<D: Domain> Log<D> {
         }
         let newest = self.control(pool).newest().load(Ordering::Acquire);
         mutant!("log-newest-freed") || newest.wrapping_sub(arena) >= bytes
+    }
+}
+/// Stores pieces one behind the other at `off`, as [`Pool::store_bytes`] does. Each of whole words
+/// but the last one, they are not copied together first.
+fn store_pieces<D: Domain>(pool: &Pool<D>, off: u64, pieces: &[&[u8]]) {
+    let before_last = pieces.split_last().map_or(pieces, |(_, before)| before);
+    if !before_last.iter().all(|piece| piece.len().is_multiple_of(8)) {
+        return pool.store_bytes(off, &pieces.concat());
+    }
+    let mut at = off;
+    for piece in pieces {
+        pool.store_bytes(at, piece);
+        at += piece.len() as u64;
     }
 }

@@ -324,10 +324,10 @@ mod tests {
             let directory = Simulated::new();
             let log = log_in(&directory);
             let guard = log.pool().pin().expect("a slot");
-            log.append(&guard, b"a record").expect("appended");
+            log.append(&guard, &[b"a record"]).expect("appended");
             let settle: &dyn Settle<Process> = if is_sealed_whole { &Commits } else { &KeepsFirst };
             let sealed = log.next_block(&guard, settle).expect("sealed").expect("a block");
-            log.append(&guard, b"behind").expect("appended");
+            log.append(&guard, &[b"behind"]).expect("appended");
             drop(guard);
             // Another thread writes it.
             assert_eq!(log.write_block(&KeepsFirst).expect("written"), sealed.seal.last_lsn);
@@ -351,7 +351,7 @@ mod tests {
         let log = log_in(&Simulated::new());
         let append = |records: usize| -> Vec<u64> {
             let guard = log.pool().pin().expect("a slot");
-            let append = |_| log.append(&guard, &[7; 1000]).expect("appended").lsn;
+            let append = |_| log.append(&guard, &[&[7; 1000]]).expect("appended").lsn;
             (0..records).map(append).collect()
         };
         let mut lsns = append(200);
@@ -375,7 +375,7 @@ mod tests {
         let directory = Simulated::new();
         let log = log_in(&directory);
         let guard = log.pool().pin().expect("a slot");
-        let lsn = log.append(&guard, b"a record").expect("appended").lsn;
+        let lsn = log.append(&guard, &[b"a record"]).expect("appended").lsn;
         drop(guard);
 
         let (waiting, answers) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));

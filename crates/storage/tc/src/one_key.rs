@@ -362,9 +362,11 @@ impl<'op, D: Domain, M: Maps> Call<'op, '_, D, M> {
         let (map, key) = (self.map, self.key);
         let value = (!is_removal).then_some(&new[STAMP_BYTES..]);
         let recorded = if is_bare { Stamp::UNRECORDED } else { stamp };
-        let record = WriteRef { map, stamp: recorded, key, new: value, old }.record();
+        let head = WriteRef { map, stamp: recorded, key, new: value, old }.head();
+        let record = [&head, key, value.unwrap_or_default(), old.unwrap_or_default()];
+        let record = &record[..3 + usize::from(old.is_some())];
         let Appended { lsn, off } =
-            match self.component.append_once(self.guard, &record, self.gives_room) {
+            match self.component.append_once(self.guard, record, self.gives_room) {
                 Ok(appended) => appended,
                 Err(error) => return Outcome::NoRoom(error),
             };

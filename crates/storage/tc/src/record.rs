@@ -321,13 +321,17 @@ pub(crate) struct WriteRef<'payload> {
 }
 
 impl WriteRef<'_> {
-    /// The payload of a commit that makes only this write.
-    pub fn record(&self) -> Vec<u8> {
-        let values = [self.new, self.old].map(|value| value.map_or(0, <[u8]>::len));
-        let bytes = RECORD_BYTES_OF_WRITE + self.key.len() + values[0] + values[1];
-        let mut bytes = Vec::with_capacity(bytes);
-        push_header([1, 0, 0], &mut bytes);
-        self.push(&mut bytes);
+    /// The payload of a commit that makes only this write, up to the key, which the values follow.
+    pub fn head(&self) -> [u8; RECORD_BYTES_OF_WRITE] {
+        let Self { map, stamp, key, new, old } = self;
+        let [new, old] = [new, old].map(|value| value.map_or(NO_VALUE, |value| value.len() as u32));
+        let stamp = stamp.words();
+        let lengths = u64::from(new) << 32 | key.len() as u64;
+        let words = [0, 1, 0, *map, stamp[0], stamp[1], lengths, old.into()];
+        let mut bytes = [0; RECORD_BYTES_OF_WRITE];
+        for (place, word) in bytes.as_chunks_mut::<8>().0.iter_mut().zip(words) {
+            *place = word.to_le_bytes();
+        }
         bytes
     }
 
@@ -409,6 +413,18 @@ mod tests {
         ];
         assert_eq!(commit().encode(), expected.concat());
         assert_eq!(Commit::decode(&commit().encode()), Some(commit()));
+    }
+
+    #[test]
+    fn the_head_of_one_write_is_that_of_its_commit() {
+        for write in commit().writes {
+            let bytes = Commit { writes: vec![write.clone()], ..Commit::default() }.encode();
+            let Write { map, key, old, new } = &write;
+            let [new, value] = [new, &old.value].map(Option::as_deref);
+            let head = WriteRef { map: *map, stamp: old.stamp, key, new, old: value }.head();
+            let rest = [key.as_slice(), new.unwrap_or_default(), value.unwrap_or_default()];
+            assert_eq!([&head[..], &rest.concat()].concat(), bytes);
+        }
     }
 
     #[test]

@@ -362,7 +362,7 @@ impl<D: Domain, M: Maps> TransactionComponent<D, M> {
         let mut room = Room::default();
         loop {
             let guard = self.pin()?;
-            match self.append_once(&guard, payload, gives_room) {
+            match self.append_once(&guard, &[payload], gives_room) {
                 Ok(appended) => return Ok((guard, appended)),
                 Err(error) => {
                     drop(guard);
@@ -376,7 +376,7 @@ impl<D: Domain, M: Maps> TransactionComponent<D, M> {
     pub(crate) fn append_once(
         &self,
         guard: &Guard<'_, D>,
-        payload: &[u8],
+        payload: &[&[u8]],
         gives_room: bool,
     ) -> Result<Appended> {
         let append = || self.log().append(guard, payload);

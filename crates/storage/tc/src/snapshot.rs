@@ -37,8 +37,8 @@
 //! another one, the record's install cannot succeed any more, and nothing is kept.
 //!
 //! *A value that is needed is kept.* The first write behind the cut to a key, be it an install, an
-//! undo, or the replacement of a version that is taken back, comes after step 2 of its thread. Later
-//! ones find a stamp that is behind the cut.
+//! undo, or the replacement of a version that is taken back, comes after step 2 of its thread.
+//! Later ones find a stamp that is behind the cut.
 //!
 //! So a read looks at the key first. A stamp up to the cut is that of the version at the cut. Else
 //! the value is among those that are kept, or the key was absent. A key whose value is kept keeps

@@ -79,6 +79,11 @@ impl Stamp {
         self.word & !REMOVED == commit.word & !REMOVED && self.record_off == commit.record_off
     }
 
+    /// Its bytes, as words.
+    pub fn words(self) -> [u64; 2] {
+        [self.word, self.record_off]
+    }
+
     /// Its bytes.
     pub fn encode(self) -> [u8; STAMP_BYTES] {
         let mut bytes = [0; STAMP_BYTES];

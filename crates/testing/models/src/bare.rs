@@ -5,7 +5,8 @@
 //! 1. The *owner* finds a version, appends its record, installs over the version, and decides.
 //! 2. The *helper* finds the record undecided. It reads the key, and takes the version back that
 //!    the owner may still replace; then it decides too.
-//! 3. The *writer* finds the owner's version, decides that the commit is committed, and replaces it.
+//! 3. The *writer* finds the owner's version, decides that the commit is committed, and replaces
+//!    the version.
 //!
 //! Owner, helper and writer change the key's value by a CAS that acquires and releases, from the
 //! very version that they have read. No version comes twice.

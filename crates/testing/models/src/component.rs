@@ -10,7 +10,7 @@
 //!   promises a sequentially consistent access in each call, which is more.)
 //! * `SkipMap`: a lookup orders nothing. (On Arm it loads with consume.) A change releases.
 //! * No record is in a store alone: the model `unread` has that.
-//! * No commit is bare: the model `bare` has that. While there are snapshots none begins so, and one
+//! * No commit is bare: the model `bare` has that. While there are snapshots none begins so. One
 //!   that has begun before, and is not free to replace its version, fails and begins again.
 
 use loom::sync::Arc;

@@ -261,14 +261,14 @@ fn a_full_pool_takes_the_records_of_deletes() {
             std::mem::forget(block);
         }
     }
-    let append_one = || guard.without_reserve(|| log.append(&guard, &payload(2, 1_000)));
+    let append_one = || guard.without_reserve(|| log.append(&guard, &[&payload(2, 1_000)]));
     while append_one().is_ok() {}
     drop(guard);
     for number in 3..100 {
         write_all(&log).expect("a full pool does not stop the log");
         log.pool().reclaim().expect("a slot");
         let guard = log.pool().pin().expect("a slot");
-        let appended = guard.with_reserve(|| log.append(&guard, &payload(number, 1_000)));
+        let appended = guard.with_reserve(|| log.append(&guard, &[&payload(number, 1_000)]));
         appended.expect("a delete gives room back");
     }
 }

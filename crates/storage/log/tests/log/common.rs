@@ -50,7 +50,7 @@ pub fn open<D: Domain>(pool: &Arc<Pool<D>>, directory: &Simulated) -> Result<Log
 /// Appends a record; its LSN.
 pub fn append<D: Domain>(log: &Log<D>, payload: &[u8]) -> Result<u64> {
     let guard = log.pool().pin().expect("a slot");
-    log.append(&guard, payload).map(|appended| appended.lsn)
+    log.append(&guard, &[payload]).map(|appended| appended.lsn)
 }
 
 /// Appends a record, and syncs it; its LSN.

@@ -290,7 +290,7 @@ fn begin(store: &Store, map: u64, mut keys: Vec<Vec<u8>>, new: &[u8]) {
         payload.extend([key, new, &old[16..]].concat());
     }
     let log = store.component().log();
-    log.append(&log.pool().pin().expect("a slot"), &payload).expect("there is room");
+    log.append(&log.pool().pin().expect("a slot"), &[&payload]).expect("there is room");
 }
 
 /// A thread has stopped in a commit, and later commits have filled the cache. The next one that
@@ -371,7 +371,8 @@ fn begin_removal(store: &Store, map: u64, key: &[u8]) -> (u64, u64) {
     payload.extend(bytes.map(u32::to_le_bytes).concat());
     payload.extend([key, &old[16..]].concat());
     let log = store.component().log();
-    let appended = log.append(&log.pool().pin().expect("a slot"), &payload).expect("there is room");
+    let appended =
+        log.append(&log.pool().pin().expect("a slot"), &[&payload]).expect("there is room");
     (appended.lsn, appended.off)
 }
 
