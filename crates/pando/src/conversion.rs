@@ -1,7 +1,7 @@
 //! The public form of the errors of the layers below.
 
-use pando_pmem::catalog::MAX_NAME_BYTES;
 use pando_pmem::layout::CATALOG_SLOTS;
+use pando_tree::maps::slots::MAX_NAME_BYTES;
 use pando_tree::maps::{BadOption, MapError};
 
 use crate::Error;

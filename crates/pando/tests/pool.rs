@@ -173,7 +173,7 @@ fn a_domain_is_told_by_its_name() {
 
 /// A pool with an undamaged map, and a map of an unknown kind.
 fn with_an_unknown_kind(path: &std::path::Path) {
-    use pando_pmem::catalog::MapHeader;
+    use pando_tree::maps::slots::MapHeader;
     let pool = Pool::create(path, &PoolOptions::new()).unwrap();
     pool.map("known").unwrap().insert(b"key", b"value").unwrap();
     pool.close().unwrap();

@@ -7,7 +7,7 @@
 //!             +0       global epoch                                (epoch.rs)
 //!             +64      participants: slots claimed since the last recovery
 //!             +128     frontier: chunks that were ever used        (alloc/chunks.rs)
-//!             +192     catalog version                             (catalog.rs)
+//!             +192     catalog version                             (pando-tree)
 //!             +256     directory of the participant table: its further segments, 6 words (table.rs)
 //!             +320     chunks whose room was returned to the system (alloc/holes.rs)
 //!             +384     control block of the log, 0 if there is none (crate pando-log)
@@ -17,7 +17,7 @@
 //!             +704     when the epoch was last raised, if processes share the pool (epoch.rs)
 //!             +2,048   processes that share the pool: 256 words    (processes.rs)
 //! 8,192      16,384    participants, the first 128 slots of 128 bytes (participant.rs, table.rs)
-//! 24,576      8,192    catalog, 1,024 words                        (catalog.rs)
+//! 24,576      8,192    catalog, 1,024 words                        (pando-tree)
 //! 32,768    262,144    descriptor partitions of these slots, 2,048 bytes each (crate pando-pmwcas)
 //! 294,912  8*chunks    chunk table, one word for each chunk        (alloc/chunks.rs)
 //! then, at a multiple of 65,536: the chunks, 65,536 bytes each

@@ -2,7 +2,7 @@
 //!
 //! A [`Pool`] is one memory-mapped file, or anonymous memory. It holds everything that coordinates
 //! its threads: participants and their epochs, the allocator, room for the descriptors of PMwCAS,
-//! and a catalog of named maps. All of that lies in the pool, by offset from its base (never by
+//! and for a catalog of named maps. All of that lies in the pool, by offset from its base (never by
 //! address). So the pool may be mapped anywhere, and several processes may share it.
 //!
 //! This crate is the lowest layer, beside the contract of an index (`pando-index`). `pando-pmwcas`
@@ -20,12 +20,11 @@
 //!
 //! [`layout`] draws the layout of the whole pool. Each part is drawn on top of its own file: the
 //! superblock in [`superblock`], participants in `participant.rs` and `table.rs`, slabs and chunks
-//! in `alloc/`, the catalog in [`catalog`]. `processes.rs` says how processes share a pool.
+//! in `alloc/`. `processes.rs` says how processes share a pool.
 
 mod alloc;
 #[cfg(feature = "testing")]
 mod arena;
-pub mod catalog;
 pub mod counting;
 mod damage;
 pub mod domain;

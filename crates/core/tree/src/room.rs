@@ -202,5 +202,5 @@ fn free_dropped<D: Domain>(catalog: &Catalog<D>) -> bool {
     let steps = Cell::new(0);
     let is_enough = || steps.replace(steps.get() + 1) >= DROP_STEPS;
     // The thread that dropped the map gets the same error, or the next opening does.
-    catalog.pool().has_dropped_maps() && catalog.free_dropped(&is_enough).unwrap_or(false)
+    catalog.slots().has_dropped_maps() && catalog.free_dropped(&is_enough).unwrap_or(false)
 }

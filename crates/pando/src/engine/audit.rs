@@ -4,9 +4,9 @@ use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::ops::{ControlFlow, Range};
 
-use pando_pmem::catalog::{Damage, HEADER_BYTES, MapEntry};
 use pando_pmem::layout::CHUNK_BYTES;
 use pando_pmem::{Block, Domain, Guarantee, Pool};
+use pando_tree::maps::slots::{Damage, HEADER_BYTES, MapEntry};
 use pando_tree::maps::{self, Audit, OptionValues, Stat};
 use procfs::process::Process;
 

@@ -4,8 +4,8 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use pando_index::RangeIndex;
-use pando_pmem::catalog::{MapEntry, MapHeader};
 use pando_pmem::{Domain, Process};
+use pando_tree::maps::slots::{MapEntry, MapHeader};
 use pando_tree::maps::{
     Audit, Catalog, IndexKind, IndexOptions, KnownKind, MapError, OptionSpec, OptionValues, Tree,
 };

@@ -1,8 +1,9 @@
 //! The maps of a catalog, as the log lists them.
 
 use pando_pmem::Domain;
-use pando_pmem::catalog::{MapEntry, MapHeader};
+use pando_pmem::layout::CATALOG_VERSION_OFF;
 use pando_tc::{ListedMap, MapList};
+use pando_tree::maps::slots::{MapEntry, MapHeader};
 use pando_tree::maps::{Catalog, MapError};
 
 use crate::Error;
@@ -16,13 +17,13 @@ pub(super) fn header_of(entry: &MapEntry) -> Result<&MapHeader, Error> {
 /// The version of the catalog.
 pub(super) fn catalog_version<D: Domain>(catalog: &Catalog<D>) -> Result<u64, Error> {
     let guard = catalog.pool().pin().map_err(Error::of_pool)?;
-    Ok(catalog.read(&guard, catalog.pool().catalog_version_off()))
+    Ok(catalog.read(&guard, CATALOG_VERSION_OFF))
 }
 
 /// The list of the maps.
 pub(super) fn map_list<D: Domain>(catalog: &Catalog<D>) -> Result<MapList, Error> {
     let guard = catalog.pool().pin().map_err(Error::of_pool)?;
-    let read_version = || catalog.read(&guard, catalog.pool().catalog_version_off());
+    let read_version = || catalog.read(&guard, CATALOG_VERSION_OFF);
     let listed = |entry: &MapEntry| {
         let MapHeader { name, kind, options, number } = header_of(entry)?.clone();
         Ok(ListedMap { name, kind, options, number })

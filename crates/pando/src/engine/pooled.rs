@@ -7,11 +7,11 @@ use std::time::Instant;
 
 use pando_device::Directory;
 use pando_log::{Log, LogOptions, log_id_of};
-use pando_pmem::catalog::{MAX_NAME_BYTES, MapEntry, MapHeader};
 use pando_pmem::layout::LOG_OFF;
 use pando_pmem::{Domain, Guard, Hold, LogName, draw_id, remove_unfinished};
 use pando_pmwcas::Recovered;
 use pando_tc::{LEAST_VALUE_BYTES, SnapshotOptions};
+use pando_tree::maps::slots::{MAX_NAME_BYTES, MapEntry, MapHeader};
 use pando_tree::maps::{Audit, Catalog, MapError, OptionValues, ProblemClass};
 use pando_tree::room::{Refusal, Tries, nothing_to_give, with_room};
 
@@ -283,7 +283,7 @@ impl<D: Domain> Pooled<D> {
                         Ok((_, _, audit)) => check.map(&entry, &header.name, audit),
                         Err(error) => check.map_passed_over(&entry, &header.name, &error),
                     }
-                    if self.catalog.pool().has_damaged_copy(&self.pin()?, &entry) {
+                    if self.catalog.slots().has_damaged_copy(&self.pin()?, &entry) {
                         check.damaged_copy(&entry, &header.name);
                     }
                 }

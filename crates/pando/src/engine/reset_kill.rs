@@ -9,13 +9,13 @@ use std::sync::atomic::Ordering;
 use pando_bztree::BzTrees;
 use pando_device::Disk;
 use pando_log::{Log, LogOptions};
-use pando_pmem::catalog::{HEADER_BYTES, MapHeader};
 use pando_pmem::layout::{CATALOG_OFF, CATALOG_VERSION_OFF, LOG_OFF, LOGGED_VERSION_OFF};
 use pando_pmem::testing::refusal::{Resource, refuse};
 use pando_pmem::testing::{folder, kill_after};
 use pando_pmem::{CreateOptions, LogName, OpenPool};
 use pando_tc::TransactionComponent;
 use pando_tree::maps::Catalog;
+use pando_tree::maps::slots::{HEADER_BYTES, MapHeader};
 
 use super::kinds::kind_of;
 use super::log_directory::LogDirectory;

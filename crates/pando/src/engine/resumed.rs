@@ -23,7 +23,7 @@ pub(super) struct Resumed {
 impl Resumed {
     /// Starts the thread if there are dropped maps.
     pub fn begin<D: Domain>(catalog: &Arc<Catalog<D>>) -> Option<Self> {
-        if !catalog.pool().has_dropped_maps() {
+        if !catalog.slots().has_dropped_maps() {
             return None;
         }
         let is_enough = Arc::new(AtomicBool::new(false));

@@ -61,7 +61,9 @@ impl Recoverer {
                 let pool = looks_at.pool();
                 ends.watch(pool.other_processes());
                 // After an error, the next look tries again, and so do the other processes.
-                if looks_at.recover_dead().is_ok_and(|count| count > 0) && pool.has_dropped_maps() {
+                if looks_at.recover_dead().is_ok_and(|count| count > 0)
+                    && looks_at.slots().has_dropped_maps()
+                {
                     // A process may have died while it freed a map.
                     let _ = looks_at.free_dropped(&|| asked.load(Ordering::Relaxed));
                 }

@@ -4,12 +4,12 @@ use std::collections::HashSet;
 use std::ops::ControlFlow;
 
 use pando::{DomainChoice, Map, MapOptions, Pool, PoolOptions};
-use pando_pmem::catalog::{DROPPED_MARK, slot_word};
 use pando_pmem::layout::{
     CATALOG_OFF, CATALOG_SLOTS, CHUNK_BYTES, CHUNK_TABLE_OFF, CONTROL_OFF, DESCRIPTORS_OFF,
     Geometry, PAGE_BYTES, PARTICIPANTS_OFF,
 };
 use pando_pmem::{OpenPool, Process};
+use pando_tree::maps::slots::{DROPPED_MARK, slot_word};
 
 use crate::usage::Scratch;
 

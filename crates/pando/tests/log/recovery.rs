@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use pando::{Acknowledge, DomainChoice, Error, Isolation, LogFiles, MapOptions, Pool, PoolOptions};
 use pando_bztree::BzTrees;
-use pando_pmem::catalog::MapHeader;
 use pando_pmem::testing::refusal::{Resource, refuse};
 use pando_pmem::{OpenPool, Process};
 use pando_tree::maps::Catalog;
+use pando_tree::maps::slots::MapHeader;
 
 use crate::place::{Place, check, check_map, fill, transactional};
 

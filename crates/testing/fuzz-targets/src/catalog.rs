@@ -1,8 +1,8 @@
 //! The catalog: its words, and headers of maps with correct checksums.
 
 use pando::{DomainChoice, Error, MapOptions, Pool, PoolOptions};
-use pando_pmem::catalog::{HEADER_BYTES, MAX_NAME_BYTES, MapHeader};
 use pando_pmem::layout::{CATALOG_OFF, CATALOG_SLOTS};
+use pando_tree::maps::slots::{HEADER_BYTES, MAX_NAME_BYTES, MapHeader};
 
 use crate::damaged::{open_and_use, write};
 use crate::images::images;

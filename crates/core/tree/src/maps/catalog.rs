@@ -10,14 +10,15 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use pando_pmem::catalog::{
-    Damage, HEADER_BYTES, LIVE_MARK, MAX_NAME_BYTES, MapEntry, MapHeader, slot_word,
-};
+use pando_pmem::layout::CATALOG_VERSION_OFF;
 use pando_pmem::{Domain, Guard, Pool, layout};
 use pando_pmwcas::{CONTROL_BITS, Error, Pmwcas, Policy};
 
 use super::options::BadOption;
 use super::shared_state::SharedStates;
+use super::slots::{
+    Damage, HEADER_BYTES, LIVE_MARK, MAX_NAME_BYTES, MapEntry, MapHeader, Slots, slot_word,
+};
 use super::unit::KnownKind;
 use crate::blocks::Reserved;
 
@@ -203,6 +204,11 @@ impl<D: Domain> Catalog<D> {
         Self { kinds, ..self }
     }
 
+    /// The slots of the catalog, on the medium.
+    pub fn slots(&self) -> Slots<'_, D> {
+        Slots::of(self.pool())
+    }
+
     /// The pool's handle, when the maps are no longer used.
     pub fn into_pool(self) -> Arc<Pool<D>> {
         self.pmwcas.into_pool()
@@ -228,7 +234,7 @@ impl<D: Domain> Catalog<D> {
 
     /// The maps of the pool, including damaged ones.
     pub fn maps(&self, guard: &Guard<'_, D>) -> Vec<MapEntry> {
-        self.pool().catalog(guard, &|off| self.read(guard, off))
+        self.slots().maps(guard, &|off| self.read(guard, off))
     }
 
     /// The map with this name. If the name is not found while the name of a damaged map is not
@@ -251,8 +257,8 @@ impl<D: Domain> Catalog<D> {
     /// The map in the catalog's slot `slot`. If the slot's word is damaged, its header is searched
     /// in all blocks, in time that grows with the pool; the entry then has that header.
     pub fn map_in_slot(&self, guard: &Guard<'_, D>, slot: u64) -> Result<MapEntry, MapError> {
-        self.pool().catalog_slot_off(slot).ok_or(MapError::NoSuchSlot { slot })?;
-        let entry = self.pool().entry_in(guard, slot, &|off| self.read(guard, off));
+        self.slots().word_off(slot).ok_or(MapError::NoSuchSlot { slot })?;
+        let entry = self.slots().entry_in(guard, slot, &|off| self.read(guard, off));
         let entry = entry.ok_or(MapError::NoSuchSlot { slot })?;
         // A dropped map no longer exists, except for one that cannot be freed because its header is
         // damaged.
@@ -262,7 +268,7 @@ impl<D: Domain> Catalog<D> {
         if !matches!(entry.header, Err(Damage::Slot { .. })) {
             return Ok(entry);
         }
-        let mut found = self.pool().find_headers(guard, slot)?;
+        let mut found = self.slots().find_headers(guard, slot)?;
         match (found.pop(), found.len()) {
             (Some((header_off, header)), 0) => {
                 Ok(MapEntry { header_off, header: Ok(header), ..entry })
@@ -284,7 +290,7 @@ impl<D: Domain> Catalog<D> {
         if entry.header.is_ok() {
             return Ok(entry);
         }
-        let remains = self.pool().header_remains(guard, entry.header_off);
+        let remains = self.slots().header_remains(guard, entry.header_off);
         let (kind, options) = told
             .or(remains.kind.zip(remains.options))
             .ok_or(MapError::KindNotKnown { slot: entry.slot })?;
@@ -298,23 +304,23 @@ impl<D: Domain> Catalog<D> {
         let header = entry.header.as_ref();
         let header = header.map_err(|_| MapError::KindNotKnown { slot: entry.slot })?;
         let word = slot_word(LIVE_MARK, entry.header_off);
-        self.pool().rewrite_header(entry.header_off, entry.slot, header);
+        self.slots().rewrite_header(entry.header_off, entry.slot, header);
         if entry.word != word {
-            self.pool().rewrite_slot(entry.slot, word);
+            self.slots().rewrite_slot(entry.slot, word);
         }
         Ok(MapEntry { word, ..entry.clone() })
     }
 
     /// Empties a damaged slot that leads to no map.
     pub fn clear_slot(&self, slot: u64) {
-        self.pool().rewrite_slot(slot, 0);
+        self.slots().rewrite_slot(slot, 0);
     }
 
     /// The catalog's version, for a change of the catalog. No operation can change a word that
     /// refers to an operation that does not exist. So if damage has made the version such a word,
     /// it is reset.
     pub(super) fn catalog_version(&self, guard: &Guard<'_, D>) -> u64 {
-        let off = self.pool().catalog_version_off();
+        let off = CATALOG_VERSION_OFF;
         let word = self.pool().word(off);
         // Relaxed: a damaged word says nothing about other memory. Loaded before the check, so that
         // the word that is replaced is the one that was found damaged.
@@ -336,13 +342,13 @@ impl<D: Domain> Catalog<D> {
         if header.name.is_empty() || header.name.len() > MAX_NAME_BYTES {
             return Err(MapError::BadName { found: header.name.clone() });
         }
-        let version_off = self.pool().catalog_version_off();
+        let version_off = CATALOG_VERSION_OFF;
         for _ in 0..MAX_ATTEMPTS {
             let version = self.catalog_version(guard);
             if let Some(entry) = self.find_map(guard, &header.name)? {
                 return Ok(entry);
             }
-            let slot = self.pool().empty_catalog_slot(&|off| self.read(guard, off));
+            let slot = self.slots().empty_slot(&|off| self.read(guard, off));
             let Some(slot) = slot else {
                 if self.free_dropped(&|| false)? {
                     continue;
@@ -403,7 +409,7 @@ impl<D: Domain> Catalog<D> {
         }
         self.count_change(guard)?;
         let header = MapHeader { name: name.to_owned(), ..header.clone() };
-        self.pool().replace_header(guard, entry, &header);
+        self.slots().replace_header(guard, entry, &header);
         Ok(MapEntry { header: Ok(header), ..entry.clone() })
     }
 
@@ -413,7 +419,7 @@ impl<D: Domain> Catalog<D> {
         for entry in self.maps(guard) {
             if self.pool().use_map(entry.slot)? {
                 if self.is_there(guard, &entry) {
-                    self.pool().settle_header(guard, &entry);
+                    self.slots().settle_header(guard, &entry);
                 }
                 self.pool().leave_map(entry.slot);
             }
@@ -423,7 +429,7 @@ impl<D: Domain> Catalog<D> {
 
     /// Increments the catalog's version, durably.
     fn count_change(&self, guard: &Guard<'_, D>) -> Result<(), MapError> {
-        let version_off = self.pool().catalog_version_off();
+        let version_off = CATALOG_VERSION_OFF;
         for _ in 0..MAX_ATTEMPTS {
             let version = self.catalog_version(guard);
             let mut operation = self.allocate(guard)?;

@@ -4,10 +4,10 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use pando_pmem::catalog::MapEntry;
 use pando_pmem::{Domain, Guard, Pool, mutant};
 
 use super::catalog::{Catalog, MapError};
+use super::slots::MapEntry;
 
 /// How long an opening of a map waits for a process that drops the map.
 const DROPS_WAIT: Duration = Duration::from_secs(5);
@@ -91,7 +91,7 @@ impl<D: Domain> Catalog<D> {
 
     /// Whether the slot of `entry` still has that map, or one that looks the same.
     pub fn is_there(&self, guard: &Guard<'_, D>, entry: &MapEntry) -> bool {
-        let found = self.pool().entry_in(guard, entry.slot, &|off| self.read(guard, off));
+        let found = self.slots().entry_in(guard, entry.slot, &|off| self.read(guard, off));
         found.is_some_and(|found| found.word == entry.word && found.header == entry.header)
     }
 }

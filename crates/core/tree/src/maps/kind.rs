@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use pando_index::{RangeIndex, Result};
 use pando_pmem::Domain;
-use pando_pmem::catalog::{MapEntry, MapHeader};
 
 use super::audit::Audit;
 use super::catalog::{Catalog, MapError};
 use super::options::{IndexOptions, OptionValues};
+use super::slots::{MapEntry, MapHeader};
 use super::unit::{KnownKind, NextUnit, Unit};
 use crate::blocks::Reserved;
 use crate::context::Context;

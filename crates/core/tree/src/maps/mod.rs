@@ -5,6 +5,7 @@
 //! * `options.rs`: the options of a map, as a table for checks, storage and help.
 //! * `audit.rs`: the report of an index to `check` and `stat`, `problem.rs`: its violated
 //!   invariants; `unit.rs`: the next part of a dropped map to be freed.
+//! * [`slots`]: the slots of the catalog and the headers of maps, on the medium.
 //! * `catalog.rs`: [`Catalog`], the maps of a pool; each change of the catalog is one PMwCAS.
 //! * `in_use.rs`: handles of maps that processes share.
 //! * `shared_state.rs`: process memory that the handles of one index share.
@@ -17,6 +18,7 @@ mod kind;
 mod options;
 mod problem;
 mod shared_state;
+pub mod slots;
 mod teardown;
 mod unit;
 

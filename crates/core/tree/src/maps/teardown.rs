@@ -42,13 +42,14 @@
 
 use std::sync::atomic::Ordering;
 
-use pando_pmem::catalog::{DROPPED_MARK, MapEntry, PROGRESS_AT, slot_word};
+use pando_pmem::layout::CATALOG_VERSION_OFF;
 use pando_pmem::{Domain, Guard, mutant};
 use pando_pmwcas::{BLOCK_MASK, CONTROL_BITS, HINT_SHIFT, MAX_WORDS, Policy};
 
 use super::catalog::{Catalog, MAX_ATTEMPTS, MapError, next_version};
 use super::kind::IndexKind;
 use super::options::OptionValues;
+use super::slots::{DROPPED_MARK, MapEntry, PROGRESS_AT, slot_word};
 use super::unit::{Change, KnownKind, Unit};
 use crate::context::Context;
 
@@ -82,7 +83,7 @@ impl<D: Domain> Catalog<D> {
         } else {
             slot_word(DROPPED_MARK, entry.header_off)
         };
-        let version_off = self.pool().catalog_version_off();
+        let version_off = CATALOG_VERSION_OFF;
         for _ in 0..MAX_ATTEMPTS {
             let guard = self.pool().pin()?;
             let version = self.catalog_version(&guard);
@@ -103,7 +104,7 @@ impl<D: Domain> Catalog<D> {
 
     /// The dropped maps that are not freed yet.
     pub fn dropped_maps(&self, guard: &Guard<'_, D>) -> Vec<MapEntry> {
-        self.pool().dropped_maps(guard, &|off| self.read(guard, off))
+        self.slots().dropped_maps(guard, &|off| self.read(guard, off))
     }
 
     /// Drops the map `entry` with the index `K`, of which no handle is open, and frees its blocks.
@@ -129,7 +130,7 @@ impl<D: Domain> Catalog<D> {
             let guard = self.pool().pin()?;
             // What a guard has read from its slot does not change under the guard. Without one,
             // another map may have taken slot and header.
-            let found = self.pool().entry_in(&guard, entry.slot, &|off| self.read(&guard, off));
+            let found = self.slots().entry_in(&guard, entry.slot, &|off| self.read(&guard, off));
             let Some(found) = found.filter(|found| found.word == entry.word) else { return Ok(()) };
             let is_erased = found.header.is_err() && self.read(&guard, entry.root_off()) == 0;
             if found.header != entry.header && !is_erased {
@@ -258,8 +259,8 @@ impl<D: Domain> Catalog<D> {
 
     /// Frees the header and the slot: steps 3 and 4; returns whether this thread has.
     fn forget_map(&self, guard: &Guard<'_, D>, entry: &MapEntry) -> Result<bool, MapError> {
-        self.pool().erase_header(entry.header_off);
-        let version_off = self.pool().catalog_version_off();
+        self.slots().erase_header(entry.header_off);
+        let version_off = CATALOG_VERSION_OFF;
         let version = self.catalog_version(guard);
         let mut operation = self.allocate(guard)?;
         operation.reserve_entry(entry.slot_off(), entry.word, Policy::FreeOldOnSuccess)?;

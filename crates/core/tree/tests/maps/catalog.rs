@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use pando_pmem::catalog::MapHeader;
+use pando_tree::maps::slots::MapHeader;
+use pando_pmem::layout::CATALOG_VERSION_OFF;
 use pando_pmem::testing::{CutShort, active, folder, give_to, kill_after, room, stamped};
 use pando_pmem::{CreateOptions, Domain, OpenPool, Pool, Process};
 use pando_pmwcas::{Algorithm, Pmwcas};
@@ -91,7 +92,7 @@ fn settle<D: Domain>(catalog: &Catalog<D>) {
     let guard = catalog.pool().pin().unwrap();
     catalog.settle_headers(&guard).unwrap();
     for entry in catalog.maps(&guard) {
-        assert!(!catalog.pool().has_damaged_copy(&guard, &entry));
+        assert!(!catalog.slots().has_damaged_copy(&guard, &entry));
     }
 }
 
@@ -246,7 +247,7 @@ fn names_out_of_range_and_a_full_catalog_are_refused() {
 fn a_damaged_version_of_the_catalog_hinders_no_change() {
     let catalog = in_memory_with_kind();
     for damage in [1 << 63 | 7 << 40 | 1, 1 << 62 | 0xFFFF, u64::MAX] {
-        let version = catalog.pool().word(catalog.pool().catalog_version_off());
+        let version = catalog.pool().word(CATALOG_VERSION_OFF);
         version.store(damage, Ordering::Release);
         find_or_create(&catalog, "a map");
         fill(&catalog, "a map");

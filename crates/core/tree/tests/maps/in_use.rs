@@ -3,10 +3,10 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use pando_pmem::catalog::MapHeader;
 use pando_pmem::testing::{CutShort, between, folder, stamped};
 use pando_pmem::{CreateOptions, OpenPool, Pool};
 use pando_tree::context::Context;
+use pando_tree::maps::slots::MapHeader;
 use pando_tree::maps::{Catalog, KnownKind, MapError, OptionValues, Unit};
 
 /// A domain that counts the accesses of a thread.

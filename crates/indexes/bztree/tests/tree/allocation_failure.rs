@@ -19,9 +19,9 @@ use crate::common::{Fixture, Records, abandon, check, dump, folder, folder_and_p
 use pando_bztree::{BzTree, BzTrees};
 use pando_index::Error;
 use pando_index::random::Random;
-use pando_pmem::catalog::MapEntry;
 use pando_pmem::testing::refusal::{Resource, refuse};
 use pando_pmem::{Guard, Process, Reservation, block_bytes};
+use pando_tree::maps::slots::MapEntry;
 
 const MAX_BYTES: u64 = 16 << 20;
 /// Which requests are refused: one, or all from that one on.

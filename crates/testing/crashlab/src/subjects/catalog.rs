@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use pando_device::simulated::Simulated;
 use pando_index::random::Random;
-use pando_pmem::catalog::{MapEntry, MapHeader};
 use pando_pmem::{Domain, Guard, Pool};
 use pando_pmwcas::Policy;
 use pando_tree::context::Context;
+use pando_tree::maps::slots::{MapEntry, MapHeader};
 use pando_tree::maps::{self, KnownKind, MapError, OptionValues, Unit};
 use pando_tree::testing::named_blocks;
 

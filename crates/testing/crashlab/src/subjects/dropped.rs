@@ -7,8 +7,8 @@ use std::sync::Arc;
 use pando_device::simulated::Simulated;
 use pando_index::RangeIndex;
 use pando_index::random::Random;
-use pando_pmem::catalog::MapEntry;
 use pando_pmem::{Domain, Pool};
+use pando_tree::maps::slots::MapEntry;
 use pando_tree::maps::{Catalog, IndexKind, IndexOptions, KnownKind, MapError, Tree};
 
 use super::map::Indexed;

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use pando_device::simulated::Simulated;
 use pando_index::random::Random;
-use pando_pmem::catalog::{MapEntry, MapHeader};
 use pando_pmem::{Domain, Pool};
 use pando_tree::maps::Catalog;
+use pando_tree::maps::slots::{MapEntry, MapHeader};
 
 use super::{Model, Noted, Observed, Opened, Scenario, Setup, Subject, compare_blocks};
 
@@ -152,7 +152,7 @@ impl<D: Domain> Opened<Renamed> for Open<D> {
         let guard = self.0.pool().pin().map_err(|error| error.to_string())?;
         let mut reached = Vec::new();
         for entry in self.0.maps(&guard) {
-            if self.0.pool().has_damaged_copy(&guard, &entry) {
+            if self.0.slots().has_damaged_copy(&guard, &entry) {
                 return Err("the copies of the header differ".to_owned());
             }
             reached.extend([entry.header_off, self.0.read(&guard, entry.root_off())]);

@@ -1,6 +1,6 @@
 //! An array of words in a pool, and one operation on some of them.
 
-use pando_pmem::{CreateOptions, Domain, Pool, Word};
+use pando_pmem::{CreateOptions, Domain, Pool, Word, layout};
 use pando_pmwcas::{Algorithm, MAX_WORDS, Pmwcas, Policy};
 use tempfile::TempDir;
 
@@ -88,11 +88,8 @@ impl<D: Domain> Array<D> {
             block.zero(0, bytes);
             block.flush(0, bytes);
             D::fence();
-            let owner = pmwcas
-                .pool()
-                .empty_catalog_slot(&|off| pmwcas.read(&guard, off))
-                .and_then(|slot| pmwcas.pool().catalog_slot_off(slot))
-                .ok_or("the new pool has no empty place for the array")?;
+            // The first slot of the catalog, which is empty.
+            let owner = layout::CATALOG_OFF;
             let mut operation = pmwcas.allocate(&guard)?;
             let entry = operation.reserve_entry(owner, 0, Policy::FreeNewOnFailure)?;
             let off = operation.activate(entry, block);

@@ -1,4 +1,5 @@
-//! The catalog: the named maps of a pool.
+//! What the catalog has on the medium: a slot for each named map of a pool, and the map's header.
+//! `catalog.rs` changes it.
 //!
 //! ```text
 //! catalog, 1,024 words, one for each slot: zero, or
@@ -18,30 +19,26 @@
 //! `number` is zero, unless the map is transactional: then no other map of the pool ever has the
 //! number, not even after this one is dropped. It is the version of the catalog that the map's
 //! creation made. `root` is the index's entry word. It changes, and so does `progress` while a
-//! dropped map is freed, and the name when the map is renamed ([`Pool::replace_header`]). The two
+//! dropped map is freed, and the name when the map is renamed ([`Slots::replace_header`]). The two
 //! copies share no line. They are equal, except after a crash during a renaming. The upper half of
 //! word 3 is the CRC-32 of the whole copy with that half zero, and `slot` is the number of the
 //! catalog's slot. A copy is valid if both are right. If one copy is damaged, the other is used.
 //!
-//! The mark says whether the map is *live*, or *dropped*: removed from the catalog, while the layer
-//! above frees its blocks. Each mark has six of twelve bits set, and the other mark has the other
+//! The mark says whether the map is *live*, or *dropped*: removed from the catalog, while its
+//! blocks are freed. Each mark has six of twelve bits set, and the other mark has the other
 //! six. So a few flipped bits cannot turn an empty slot into a map, a map into an empty slot, or a
 //! live map into a dropped one. A slot that is not empty and does not lead to its header is a
 //! *damaged map*. It is listed by its number. While it exists, no new map can be created, since the
 //! damaged map may have the name.
 //!
-//! Slots change only together with the catalog's version (by one PMwCAS of the layer above), so two
-//! threads cannot create two maps of one name.
+//! Slots change only together with the catalog's version (by one PMwCAS), so two threads cannot
+//! create two maps of one name.
 
 use std::ops::ControlFlow;
 use std::sync::atomic::{Ordering, fence};
 
-use crate::domain::Domain;
-use crate::epoch::Guard;
-use crate::error::Result;
-use crate::layout::{CATALOG_OFF, CATALOG_SLOTS, CATALOG_VERSION_OFF};
-use crate::mutant;
-use crate::pool::Pool;
+use pando_pmem::layout::{CATALOG_OFF, CATALOG_SLOTS, CATALOG_VERSION_OFF};
+use pando_pmem::{Domain, Guard, Pool, Result, mutant};
 
 /// Longest name of a map, in bytes.
 pub const MAX_NAME_BYTES: usize = 255;
@@ -78,7 +75,7 @@ const _: () = {
 pub struct MapHeader {
     /// Its name.
     pub name: String,
-    /// The number of its index, of 32 bits, which the layer above defines.
+    /// The number of its index, of 32 bits.
     pub kind: u64,
     /// The options of the index, in the index's encoding.
     pub options: [u64; 4],
@@ -210,29 +207,38 @@ pub struct Remains {
     pub number: Option<u64>,
 }
 
-impl<D: Domain> Pool<D> {
+/// The slots of a pool's catalog.
+#[derive(Clone, Copy, Debug)]
+pub struct Slots<'pool, D: Domain>(&'pool Pool<D>);
+
+impl<'pool, D: Domain> Slots<'pool, D> {
+    /// Those of this pool.
+    pub fn of(pool: &'pool Pool<D>) -> Self {
+        Self(pool)
+    }
+
     /// The catalog's maps, without dropped ones. `read` reads a word that may be under a PMwCAS.
-    pub fn catalog(&self, guard: &Guard<'_, D>, read: &dyn Fn(u64) -> u64) -> Vec<MapEntry> {
+    pub fn maps(self, guard: &Guard<'_, D>, read: &dyn Fn(u64) -> u64) -> Vec<MapEntry> {
         self.entries(guard, read, &|entry| !entry.is_dropped())
     }
 
     /// The maps that are dropped and not freed yet. Costs 1,024 loads if there is none.
-    pub fn dropped_maps(&self, guard: &Guard<'_, D>, read: &dyn Fn(u64) -> u64) -> Vec<MapEntry> {
+    pub fn dropped_maps(self, guard: &Guard<'_, D>, read: &dyn Fn(u64) -> u64) -> Vec<MapEntry> {
         self.entries(guard, read, &MapEntry::is_dropped)
     }
 
     /// Whether a map is dropped and not freed yet; may miss one that is being dropped now. Costs
     /// 1,024 loads.
-    pub fn has_dropped_maps(&self) -> bool {
+    pub fn has_dropped_maps(self) -> bool {
         // Acquire: pairs with the swap that marked the map.
         (0..CATALOG_SLOTS as u64).any(|slot| {
-            let word = self.word(slot_off(slot)).load(Ordering::Acquire);
+            let word = self.0.word(slot_off(slot)).load(Ordering::Acquire);
             marked(word & OWN_BITS, DROPPED_MARK).is_some()
         })
     }
 
     fn entries(
-        &self,
+        self,
         guard: &Guard<'_, D>,
         read: &dyn Fn(u64) -> u64,
         is_wanted: &dyn Fn(&MapEntry) -> bool,
@@ -245,7 +251,7 @@ impl<D: Domain> Pool<D> {
 
     /// The map of slot number `slot`, if the slot is not empty.
     pub fn entry_in(
-        &self,
+        self,
         guard: &Guard<'_, D>,
         slot: u64,
         read: &dyn Fn(u64) -> u64,
@@ -272,7 +278,7 @@ impl<D: Domain> Pool<D> {
     }
 
     /// The map of slot number `slot`, whose word is `word`, not zero.
-    fn catalog_entry(&self, guard: &Guard<'_, D>, slot: u64, word: u64) -> MapEntry {
+    fn catalog_entry(self, guard: &Guard<'_, D>, slot: u64, word: u64) -> MapEntry {
         let off = marked(word, LIVE_MARK).or_else(|| marked(word, DROPPED_MARK));
         let (header_off, header) = match off.filter(|&off| self.is_header(off)) {
             Some(off) => {
@@ -285,12 +291,12 @@ impl<D: Domain> Pool<D> {
     }
 
     /// Whether an active block that is large enough for a header begins at `off`.
-    fn is_header(&self, off: u64) -> bool {
-        self.active_block(off).is_some_and(|bytes| bytes >= HEADER_BYTES)
+    fn is_header(self, off: u64) -> bool {
+        self.0.active_block(off).is_some_and(|bytes| bytes >= HEADER_BYTES)
     }
 
     fn header_copy(
-        &self,
+        self,
         _pinned: &Guard<'_, D>,
         off: u64,
         place: u64,
@@ -299,12 +305,12 @@ impl<D: Domain> Pool<D> {
         // Acquire: pairs with the release in `write_copy`. A reader that has seen a part of the new
         // first copy sees the whole of the new second one.
         fence(Ordering::Acquire);
-        MapHeader::decode_copy(&self.load_bytes(off + copy_at(place), COPY_BYTES), slot)
+        MapHeader::decode_copy(&self.0.load_bytes(off + copy_at(place), COPY_BYTES), slot)
     }
 
     /// Whether a copy of the header of `entry` is damaged, or has another name, and the other copy
     /// is valid.
-    pub fn has_damaged_copy(&self, guard: &Guard<'_, D>, entry: &MapEntry) -> bool {
+    pub fn has_damaged_copy(self, guard: &Guard<'_, D>, entry: &MapEntry) -> bool {
         let differs = |place| {
             let copy = self.header_copy(guard, entry.header_off, place, entry.slot);
             copy.as_ref() != entry.header.as_ref().ok()
@@ -313,9 +319,9 @@ impl<D: Domain> Pool<D> {
     }
 
     /// The words in which the copies of a damaged header agree.
-    pub fn header_remains(&self, _pinned: &Guard<'_, D>, header_off: u64) -> Remains {
+    pub fn header_remains(self, _pinned: &Guard<'_, D>, header_off: u64) -> Remains {
         let word = |place: u64, index: u64| {
-            self.word(header_off + copy_at(place) + index * 8).load(Ordering::Acquire)
+            self.0.word(header_off + copy_at(place) + index * 8).load(Ordering::Acquire)
         };
         let agreed = |index: u64| (word(0, index) == word(1, index)).then(|| word(0, index));
         let options = [4, 5, 6, 7].map(agreed);
@@ -325,11 +331,11 @@ impl<D: Domain> Pool<D> {
     }
 
     /// Searches all blocks for headers of the map in `slot`, for a slot whose word is damaged.
-    pub fn find_headers(&self, guard: &Guard<'_, D>, slot: u64) -> Result<Vec<(u64, MapHeader)>> {
+    pub fn find_headers(self, guard: &Guard<'_, D>, slot: u64) -> Result<Vec<(u64, MapHeader)>> {
         let mut found = Vec::new();
-        self.visit_active(&mut |block| {
+        self.0.visit_active(&mut |block| {
             let is_marked = |&place: &u64| {
-                self.word(block.off + copy_at(place)).load(Ordering::Acquire) == MAP_MAGIC
+                self.0.word(block.off + copy_at(place)).load(Ordering::Acquire) == MAP_MAGIC
             };
             if block.bytes >= HEADER_BYTES {
                 let copy = (0..COPIES)
@@ -344,7 +350,7 @@ impl<D: Domain> Pool<D> {
 
     /// Writes both copies of the header at `header_off` again, durably, for a damaged map that will
     /// be dropped. A crash leaves a valid first copy, or the damaged header.
-    pub fn rewrite_header(&self, header_off: u64, slot: u64, header: &MapHeader) {
+    pub fn rewrite_header(self, header_off: u64, slot: u64, header: &MapHeader) {
         (0..COPIES).for_each(|place| self.write_copy(header_off, place, slot, header));
     }
 
@@ -360,7 +366,7 @@ impl<D: Domain> Pool<D> {
     /// The first copy decides while it is valid. From the first byte that step 3 changes it is not,
     /// and then the second one has the new header: it was durable before. After a crash
     /// [`settle_header`](Self::settle_header) makes the copies equal again.
-    pub fn replace_header(&self, guard: &Guard<'_, D>, entry: &MapEntry, header: &MapHeader) {
+    pub fn replace_header(self, guard: &Guard<'_, D>, entry: &MapEntry, header: &MapHeader) {
         let (off, slot) = (entry.header_off, entry.slot);
         if let Ok(old) = &entry.header
             && self.header_copy(guard, off, 0, slot).is_none()
@@ -379,34 +385,34 @@ impl<D: Domain> Pool<D> {
     /// write-back. A power cut must not bring the old name back after the new one was read.
     ///
     /// [`replace_header`]: Self::replace_header
-    pub fn settle_header(&self, guard: &Guard<'_, D>, entry: &MapEntry) {
+    pub fn settle_header(self, guard: &Guard<'_, D>, entry: &MapEntry) {
         let Ok(header) = &entry.header else { return };
         for place in 0..COPIES {
             let copy = self.header_copy(guard, entry.header_off, place, entry.slot);
             if copy.as_ref() != Some(header) {
                 self.write_copy(entry.header_off, place, entry.slot, header);
             } else {
-                self.flush(entry.header_off + copy_at(place), COPY_BYTES);
+                self.0.flush(entry.header_off + copy_at(place), COPY_BYTES);
             }
         }
         D::fence();
     }
 
-    fn write_copy(&self, header_off: u64, place: u64, slot: u64, header: &MapHeader) {
+    fn write_copy(self, header_off: u64, place: u64, slot: u64, header: &MapHeader) {
         // Release: pairs with the acquire in `header_copy`. It orders the other copy before this.
         fence(Ordering::Release);
-        self.store_bytes(header_off + copy_at(place), &header.encode_copy(slot));
+        self.0.store_bytes(header_off + copy_at(place), &header.encode_copy(slot));
         if place == 1 && mutant!("map-second-copy-not-durable") {
             return;
         }
-        self.flush(header_off + copy_at(place), COPY_BYTES);
+        self.0.flush(header_off + copy_at(place), COPY_BYTES);
         D::fence();
     }
 
     /// Makes the header of a freed map invalid, durably, so that no search finds it later.
-    pub fn erase_header(&self, header_off: u64) {
+    pub fn erase_header(self, header_off: u64) {
         for place in 0..COPIES {
-            let magic = self.word(header_off + copy_at(place));
+            let magic = self.0.word(header_off + copy_at(place));
             magic.store(0, Ordering::Release);
             magic.flush();
         }
@@ -415,25 +421,20 @@ impl<D: Domain> Pool<D> {
 
     /// Writes `word` into the damaged slot number `slot`, durably. The slot's content may look like
     /// a running operation, but no operation ever changes it.
-    pub fn rewrite_slot(&self, slot: u64, word: u64) {
-        let place = self.word(slot_off(slot));
+    pub fn rewrite_slot(self, slot: u64, word: u64) {
+        let place = self.0.word(slot_off(slot));
         place.store(word, Ordering::Release);
         place.flush();
         D::fence();
     }
 
-    /// Offset of the word that every change of the catalog changes.
-    pub fn catalog_version_off(&self) -> u64 {
-        CATALOG_VERSION_OFF
-    }
-
     /// The offset of the word of slot number `slot`; `None` if there is no such slot.
-    pub fn catalog_slot_off(&self, slot: u64) -> Option<u64> {
+    pub fn word_off(self, slot: u64) -> Option<u64> {
         (slot < CATALOG_SLOTS as u64).then(|| slot_off(slot))
     }
 
     /// The number of the first empty slot. `read` reads a word that may be under a PMwCAS.
-    pub fn empty_catalog_slot(&self, read: &dyn Fn(u64) -> u64) -> Option<u64> {
+    pub fn empty_slot(self, read: &dyn Fn(u64) -> u64) -> Option<u64> {
         (0..CATALOG_SLOTS as u64).find(|&slot| read(slot_off(slot)) == 0)
     }
 }
