@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use pando_cli::format::csv::Columns;
-use pando_cli::format::reader::Records as Reader;
-use pando_cli::format::{Format, OutputFormat};
+use pando_command::format::csv::Columns;
+use pando_command::format::reader::Records as Reader;
+use pando_command::format::{Format, OutputFormat};
 
 const FORMATS: [Format; 4] = [Format::Tsv, Format::RawTsv, Format::JsonLines, Format::Csv];
 /// Longest line that is accepted. Some lines of the fuzzer are longer.
