@@ -1,4 +1,4 @@
-//! Shared parts of the tests that run whole servers. Each test program uses some of them.
+//! Shared parts of the tests that run whole servers.
 //!
 //! * `wire.rs`: a client of the Redis protocol that keeps every byte of a reply.
 //! * `process.rs`: a process that ends with its owner.
@@ -8,8 +8,6 @@
 //! * `mounted.rs`: a small file system.
 //! * `random.rs`: reproducible random numbers.
 //! * `oracle.rs`: sends the same commands to both servers, and compares the replies.
-
-#![allow(dead_code, reason = "each test program uses a part")]
 
 pub mod mounted;
 pub mod oracle;

@@ -60,11 +60,6 @@ impl Running {
         Self { process, socket, _folder: folder }
     }
 
-    /// The path of its socket.
-    pub fn socket(&self) -> &Path {
-        &self.socket
-    }
-
     /// A new connection.
     pub fn connect(&self) -> Client {
         Client::connect(&self.socket).expect("a connection")

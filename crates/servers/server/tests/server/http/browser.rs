@@ -3,7 +3,8 @@
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-use super::{PATIENCE, Served, packages};
+use super::{PATIENCE, Served};
+use crate::common::packages;
 
 /// The browser itself. `/usr/bin/chromium` is a script that finds it only at its installed path.
 const PROGRAM: &str = "usr/lib/chromium/chromium";
@@ -52,10 +53,10 @@ fn text_of<'page>(page: &'page str, id: &str) -> &'page str {
 }
 
 /// Takes some seconds with an installed browser (`apt-get install -y chromium`). Otherwise it first
-/// downloads 124 MB, so it does not run by default: `cargo test -p pando-serve --test http --
+/// downloads 124 MB, so it does not run by default: `cargo test -p pando-serve --test server --
 /// --ignored`.
 #[test]
-#[ignore = "needs a browser: cargo test -p pando-serve --test http -- --ignored"]
+#[ignore = "needs a browser: cargo test -p pando-serve --test server -- --ignored"]
 fn a_browser_shows_the_figures() {
     let served = Served::begin();
     served.redis("SET k 0123456789\r\nGET k\r\nGET none\r\n", 5 + 17 + 5);

@@ -1,6 +1,6 @@
 //! The memory limit of the server also applies to memcached's clients.
 
-use crate::servers::{self, Running};
+use super::servers::{self, Running};
 
 fn set_config(server: &Running, name: &str, value: &str) {
     let mut redis = server.connect_redis();

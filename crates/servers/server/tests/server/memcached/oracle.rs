@@ -5,10 +5,10 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use crate::generate::{self, Part, Request};
-use crate::random::Random;
-use crate::reply::Seen;
-use crate::servers::{self, Connection, Running};
+use super::generate::{self, Part, Request};
+use super::reply::Seen;
+use super::servers::{self, Connection, Running};
+use crate::common::random::Random;
 
 struct System {
     connection: Connection,

@@ -1,7 +1,7 @@
 //! Input that no client sends. The server must continue after it, and its memory must stay bounded.
 
-use crate::random::Random;
-use crate::servers;
+use super::servers;
+use crate::common::random::Random;
 
 /// The most additional memory for such input, in bytes.
 const MAX_GROWTH: u64 = 96 << 20;

@@ -2,9 +2,6 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
-#[path = "../common/packages.rs"]
-mod packages;
-
 mod browser;
 
 use std::io::{ErrorKind, Read, Write};

@@ -1,8 +1,5 @@
 //! Connections: passwords, users, limits, TLS, a standard client.
 
-#[path = "../common/mod.rs"]
-mod common;
-
 mod access;
 mod limits;
 mod python;

@@ -4,8 +4,8 @@ use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
+use super::server::Server;
 use crate::common::wire::words;
-use crate::server::Server;
 
 #[test]
 fn one_client_too_many_is_told_so() {

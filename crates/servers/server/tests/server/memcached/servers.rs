@@ -11,8 +11,8 @@ use std::time::Duration;
 use pando_server::Options;
 use pando_server::testing::free_port;
 
-use crate::packages;
-use crate::process::{Process, this_program};
+use crate::common::packages;
+use crate::common::process::{Process, this_program};
 
 const PORT: &str = "PANDO_TEST_MEMCACHED_PORT";
 const REDIS_PORT: &str = "PANDO_TEST_REDIS_PORT";
@@ -29,7 +29,7 @@ pub struct Running {
 /// Our server, on anonymous memory.
 pub fn pando() -> Running {
     let (port, redis_port) = (free_port(), free_port());
-    let mut command = this_program("servers::serve_for_another_test");
+    let mut command = this_program("memcached::servers::serve_for_another_test");
     command.env(PORT, port.to_string()).env(REDIS_PORT, redis_port.to_string());
     Running::start(command, port, redis_port)
 }

@@ -1,7 +1,7 @@
 //! A standard client: pymemcache.
 
-use crate::python;
-use crate::servers;
+use super::servers;
+use crate::common::python;
 
 #[test]
 fn pymemcache_works_unmodified() {

@@ -1,8 +1,5 @@
 //! Our replies are equal to those of Debian's Redis, byte for byte.
 
-#[path = "../common/mod.rs"]
-mod common;
-
 mod bits;
 mod connection;
 mod hashes;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use pando_server::Options;
 use pando_server::testing::free_port;
 
-use crate::server::Server;
+use super::server::Server;
 
 /// The bytes that a connection receives until it is closed, after it sent these pieces.
 fn received(at: SocketAddr, pieces: &[&[u8]]) -> Vec<u8> {

@@ -1,8 +1,6 @@
 //! Properties that no comparison with another server shows: keys that expire with time, the data
 //! after `kill -9` and a new start, scans during writes, space that is returned to the file system.
 
-mod common;
-
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::Write;
@@ -11,10 +9,10 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use common::mounted::Mounted;
-use common::programs::{self, Running};
-use common::random::Random;
-use common::wire::{Client, Value};
+use crate::common::mounted::Mounted;
+use crate::common::programs::{self, Running};
+use crate::common::random::Random;
+use crate::common::wire::{Client, Value};
 
 /// The longest time for an expected event.
 const PATIENCE: Duration = Duration::from_secs(20);

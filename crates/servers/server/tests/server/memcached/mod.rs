@@ -9,17 +9,6 @@
 //! * `client.rs`: a standard client.
 //! * `servers.rs`: both servers.
 
-#[expect(dead_code, reason = "other tests use the rest")]
-#[path = "../common/packages.rs"]
-mod packages;
-#[path = "../common/process.rs"]
-mod process;
-#[path = "../common/python.rs"]
-mod python;
-#[expect(dead_code, reason = "other tests use the rest")]
-#[path = "../common/random.rs"]
-mod random;
-
 mod client;
 mod generate;
 mod hostile;

@@ -1,6 +1,6 @@
 //! Requests from a seed. Most are correct, some have one or two wrong words.
 
-use crate::random::Random;
+use crate::common::random::Random;
 
 /// A part of a request.
 #[derive(Clone, Debug)]

@@ -1,7 +1,7 @@
 //! A standard client: redis-py.
 
+use super::server::Server;
 use crate::common::python;
-use crate::server::Server;
 
 #[test]
 fn redis_py_works_unmodified() {

@@ -13,7 +13,7 @@ use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use tokio_rustls::rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned, crypto};
 
-use crate::server::Server;
+use super::server::Server;
 
 /// Creates files of an authority, and of a server and a client that it has signed.
 fn make_certificates(folder: &Path) {

@@ -6,8 +6,8 @@ use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
 use pando_server::testing::free_port;
 use pando_server::{Options, ServeError};
 
+use super::server::Server;
 use crate::common::wire::{Client, Value};
-use crate::server::Server;
 
 fn reply_to(client: &mut Client, line: &str) -> String {
     match client.say(line) {
