@@ -59,7 +59,8 @@ fn an_interrupted_tour_removes_its_files() {
     // Files of others stay, also beside its pool.
     let others = ["own.pool.tsv", "data-set", "pando.pool"];
     others.iter().for_each(|name| folder.write(name, "of another one"));
-    let (pool, _, told) = ended_tour(&folder, &["--pool", "own.pool"], Signal::INT);
+    let options = ["--pool", "own.pool", "--log", "own.log"];
+    let (pool, _, told) = ended_tour(&folder, &options, Signal::INT);
     assert!(!pool.exists() && told.contains("removed"), "{told}");
     let mut left: Vec<_> =
         std::fs::read_dir(folder.path("")).unwrap().map(Result::unwrap).collect();

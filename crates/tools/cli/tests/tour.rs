@@ -22,6 +22,22 @@ fn debians_text_survives_the_kill() {
     assert!(!folder.path("tour.pool").exists());
 }
 
+/// The log's directory is created and removed; one that is there is refused and stays.
+#[test]
+fn a_tour_with_a_log_removes_it() {
+    let folder = Folder::new();
+    let tour = ["tour", "--records", "20000", "--pool", "tour.pool", "--log", "tour.log"];
+    let told = folder.ok(&tour);
+    assert_eq!(steps(&told), STEPS, "{told}");
+    assert!(!folder.path("tour.pool").exists() && !folder.path("tour.log").exists());
+    let told = folder.ok(&[&tour[..], &["--keep"]].concat());
+    assert!(told.contains("kept      tour.pool\nkept      tour.log\n"), "{told}");
+    let refused = folder.fails(2, &["tour", "--pool", "other.pool", "--log", "tour.log"]);
+    assert!(refused.contains("tour.log exists"), "{refused}");
+    folder.ok(&["log", "verify", "--pool", "tour.pool"]);
+    assert!(!folder.path("other.pool").exists());
+}
+
 #[test]
 fn a_file_of_ones_own_is_toured_and_the_pool_kept() {
     let folder = Folder::new();

@@ -1,8 +1,9 @@
 //! The end of a command by SIGINT (`^C`) or SIGTERM.
 //!
 //! A command that would leave something behind, or that its user waits for, says its last words
-//! first. Then the signal ends the process, as it would have without this. Nothing waits for a
-//! thread of the command: a pool survives that end at any instruction.
+//! first. Then the signal ends the process, as it would have without this. A pool survives that end
+//! at any instruction, so nothing waits for a thread of the command. Only the tour waits until the
+//! pool, or the process, that it is just creating is there, because it removes both.
 
 use std::fs;
 use std::io::{IsTerminal, Write};

@@ -168,7 +168,7 @@ pub struct TourArguments {
     /// Seed of the order in which records are loaded [default: a random one]
     #[arg(long, value_name = "N", value_parser = number::<u64>(0..=u64::MAX))]
     pub seed: Option<u64>,
-    /// Keep the pool, and print its path
+    /// Keep the pool, and its log if it has one, and print their paths
     #[arg(long)]
     pub keep: bool,
 }

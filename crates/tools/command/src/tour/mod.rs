@@ -75,7 +75,8 @@ pub fn run(pool: &PoolArguments, arguments: &TourArguments) -> Result<(), Failur
     for line in told {
         step(&mut output, "", line)?;
     }
-    let place = Place::choose(pool.path.as_deref(), data.size_bytes(), arguments.keep)?;
+    let (path, log) = (pool.path.as_deref(), pool.log.as_deref());
+    let place = Place::choose(path, log, data.size_bytes(), arguments.keep)?;
     let running = Running::default();
     interrupt::before_the_end(place.last_words(running.clone()))?;
     data.write_to(&place.data_path())?;
@@ -108,7 +109,7 @@ impl Tour<'_> {
             time_text(begin.elapsed()),
         );
         self.tell("summary", summary)?;
-        if let Some(path) = self.place.kept_path() {
+        for path in self.place.kept_paths() {
             step(&mut self.output, "kept", path.display())?;
         }
         Ok(())
@@ -121,8 +122,8 @@ impl Tour<'_> {
     /// Creates the pool and loads it in a child process, which is killed midway.
     fn load_and_kill(&mut self) -> Result<Killed, Failure> {
         for attempt in 1..=KILL_ATTEMPTS {
-            let pool = Pool::create(self.place.pool_path(), &self.pool.options())?;
-            self.place.note_created();
+            let create = || Ok(Pool::create(self.place.pool_path(), &self.pool.options())?);
+            let pool = self.place.create(create)?;
             drop(pool.map(MAP)?);
             let stat = pool.stat()?;
             pool.close()?;
