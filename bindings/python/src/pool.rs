@@ -347,7 +347,8 @@ impl PyPool {
     }
 
     /// Runs `body` with a transaction, commits it, and returns its result. If it conflicts with
-    /// another one, `body` runs again, up to 1,024 times.
+    /// another one, `body` runs again, up to 1,024 times. Each run has a `Transaction` of its own;
+    /// for the log sequence number of the commit, `body` returns it beside its result:
     ///
     /// >>> import pando
     /// >>> pool = pando.Pool.volatile()
@@ -358,6 +359,9 @@ impl PyPool {
     /// ...     return visits
     /// >>> pool.run(count), pool.run(count)
     /// (1, 2)
+    /// >>> visits, tx = pool.run(lambda tx: (count(tx), tx))
+    /// >>> visits, tx.lsn > 0
+    /// (3, True)
     #[pyo3(signature = (body, *, isolation="serializable"))]
     fn run<'py>(
         &self,

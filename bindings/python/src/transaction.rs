@@ -1,7 +1,7 @@
 //! Transactions.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use pando::{Isolation, Order, Pool, Transaction};
 use pyo3::prelude::*;
@@ -37,11 +37,15 @@ self_cell!(
 /// ...     tx.remove(accounts, "ash")
 /// >>> dict(accounts.items())
 /// {'elm': b'70'}
+/// >>> tx.lsn > 0
+/// True
 #[pyclass(module = "pando", name = "Transaction", frozen)]
 pub struct PyTransaction {
     cell: Arc<Handle<Mutex<TransactionCell>>>,
     /// Whether it was committed or aborted, which outlives a close of the pool.
     is_over: AtomicBool,
+    /// Set by the commit. It outlives the pool too.
+    lsn: OnceLock<u64>,
 }
 
 const NAME: &str = "transaction";
@@ -67,7 +71,7 @@ impl PyTransaction {
         };
         let begun = py.detach(|| opened.object(NAME, begin));
         let cell = begun.map_err(|failure| failure.raise(py))?;
-        Ok(Self { cell, is_over: AtomicBool::new(false) })
+        Ok(Self { cell, is_over: AtomicBool::new(false), lsn: OnceLock::new() })
     }
 
     fn with<R: Send>(
@@ -94,7 +98,9 @@ impl PyTransaction {
                 self.is_over.store(true, Ordering::Relaxed);
                 let committed =
                     cell.with_dependent_mut(|_, open| open.take().map(Transaction::commit));
-                Ok(committed.ok_or(Failure::Over)??)
+                let lsn = committed.ok_or(Failure::Over)??;
+                // A transaction commits once.
+                Ok(*self.lsn.get_or_init(|| lsn))
             })
         })
     }
@@ -114,6 +120,14 @@ impl PyTransaction {
 
 #[pymethods]
 impl PyTransaction {
+    /// The log sequence number of the commit, as `commit` returns it; None before the commit, and
+    /// if it has failed. It is readable after `with`, also when the pool is closed. A power cut no
+    /// longer undoes the commit when `Pool.durable_lsn` has reached it, or after `Pool.sync_to`.
+    #[getter]
+    fn lsn(&self) -> Option<u64> {
+        self.lsn.get().copied()
+    }
+
     /// The value of the key, as the transaction sees it, or `default`.
     #[pyo3(signature = (map, key, default=None))]
     fn get<'py>(

@@ -126,6 +126,50 @@ def test_a_pool_that_is_closed_inside_a_transaction_is_an_error(path):
             pool.close()
 
 
+def test_a_transaction_has_the_lsn_of_its_commit(tmp_path):
+    with pando.Pool(tmp_path / "pool", log=tmp_path / "log") as pool:
+        trees = pool.map("trees", key=str, transactional=True)
+        with pool.transaction() as first:
+            first.put(trees, "ash", b"1")
+            assert first.lsn is None
+        second = pool.transaction()
+        second.put(trees, "elm", b"1")
+        assert second.commit() == second.lsn > first.lsn > 0
+        pool.sync_to(second.lsn)
+        assert pool.durable_lsn >= second.lsn
+        with pytest.raises(AttributeError):
+            second.lsn = 1
+
+        aborted, empty = pool.transaction(), pool.transaction()
+        aborted.put(trees, "elm", b"2")
+        aborted.abort()
+        assert aborted.lsn is None and empty.commit() == empty.lsn == 0
+        with pytest.raises(ZeroDivisionError):
+            with pool.transaction() as failed:
+                failed.put(trees, "elm", b"2")
+                1 / 0
+        with pytest.raises(pando.ConflictError):
+            with pool.transaction() as conflicting:
+                conflicting.put(trees, "elm", conflicting.get(trees, "elm") + b"2")
+                trees["elm"] = b"3"
+        assert failed.lsn is None and conflicting.lsn is None
+
+        runs = []
+
+        def change(tx):
+            runs.append(tx)
+            tx.put(trees, "elm", tx.get(trees, "elm") + b"4")
+            if len(runs) == 1:
+                trees["elm"] = b"5"
+            return len(runs), tx
+
+        result, tx = pool.run(change)
+        assert (result, tx) == (2, runs[1]) and runs[0].lsn is None
+        assert tx.lsn > second.lsn
+    # It outlives the pool.
+    assert tx.lsn > second.lsn > first.lsn
+
+
 def test_a_conflict_runs_the_body_again(pool):
     counts = pool.map("counts", key=str, transactional=True)
     runs = []

@@ -112,6 +112,8 @@ class Map(MutableMapping[_K, bytes]):
 
 @final
 class Transaction:
+    @property
+    def lsn(self) -> int | None: ...
     @overload
     def get(self, map: Map[_K], key: _K, default: None = None) -> bytes | None: ...
     @overload
