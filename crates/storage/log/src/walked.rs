@@ -103,4 +103,22 @@ mod tests {
             "without the list, more was sealed"
         );
     }
+
+    /// After a long tail the list has at most four times the places that it needs.
+    #[test]
+    fn a_list_that_becomes_short_gives_its_memory_back() {
+        let lsns: Vec<u64> = (1..=100_000).collect();
+        let mut seen = seen(0, &lsns);
+        for lsn in (0..=100_000).step_by(1000) {
+            seen.leave_out(lsn);
+            let (places, records) = (seen.records.capacity(), seen.records.len());
+            assert_eq!(records as u64, 100_000 - lsn);
+            assert!(places <= MOST_KEPT.max(4 * records + 3), "{places} places for {records}");
+        }
+        // A short list keeps its places, so that it does not allocate for each block.
+        let places = seen.records.capacity();
+        assert!(places > 0);
+        seen.leave_out(100_001);
+        assert_eq!(seen.records.capacity(), places);
+    }
 }

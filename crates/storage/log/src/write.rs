@@ -276,7 +276,7 @@ mod tests {
     use pando_pmem::{CreateOptions, Guard, Pool, Process, layout};
 
     use super::*;
-    use crate::{LogOptions, Record, Status};
+    use crate::{LogOptions, Record, Status, record};
 
     struct Commits;
 
@@ -366,6 +366,38 @@ mod tests {
         let last = lsns[lsns.len() - 1];
         log.sync(last, &Commits).expect("written");
         assert_eq!(log.durable_lsn(), last);
+    }
+
+    /// Damage of a record that comes after a walk has seen it is an error, and nothing is sealed.
+    #[test]
+    fn a_remembered_record_that_was_damaged_since_is_reported() {
+        // The words of a record, and its place among those that the next block would have.
+        let words = [(record::LSN_AT, 8), (record::LSN_AT, u64::MAX), (record::PAYLOAD_AT, 8)];
+        for (at, change) in words {
+            for place in [0, 1, 20] {
+                let directory = Simulated::new();
+                let log = log_in(&directory);
+                let guard = log.pool().pin().expect("a slot");
+                for _ in 0..200 {
+                    log.append(&guard, &[&[7; 1000]]).expect("appended");
+                }
+                let durable = log.write_block(&Commits).expect("written");
+                let seen = log.walked().take(durable);
+                let (_, off) = seen.records[place];
+                log.walked().give_back(seen);
+                let word = Record::at(log.pool(), off).word(at);
+                let found = word.load(Ordering::SeqCst);
+                word.store(found.wrapping_add(change), Ordering::SeqCst);
+                let refused = log.write_block(&Commits).expect_err("damaged");
+                assert!(matches!(refused, Error::Damaged { .. }), "{at}, {place}: {refused}");
+                assert_eq!(log.newest_seal(&guard).1.last_lsn, durable);
+
+                // A walk finds it too, and the list that it has made is not used.
+                word.store(found, Ordering::SeqCst);
+                drop(guard);
+                log.sync(u64::MAX, &Commits).expect("written");
+            }
+        }
     }
 
     /// The first thread is the leader. One of the others takes over, and waits in the device, too.

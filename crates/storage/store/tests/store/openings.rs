@@ -1,7 +1,14 @@
-//! Openings of a store in a folder: its lock, and logs and pages that do not go together.
+//! Openings of a store in a folder: its lock, what they write to the log, and logs and pages that
+//! do not go together.
 
-use pando_device::Directory;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::channel;
+use std::thread;
+use std::time::Duration;
+
 use pando_device::simulated::{Kept, Simulated};
+use pando_device::{Directory, Operation};
 use pando_index::RangeIndex;
 use pando_index::random::Random;
 use pando_store::{Error, Store, StoreOptions};
@@ -38,6 +45,58 @@ fn bad_options_and_a_second_handle_are_refused() {
     assert_eq!(names(&path), ["control", "lock", "log", "pages"]);
     let value = store.map("map").expect("a map").get(b"key").expect("reads");
     assert_eq!(value.as_deref(), Some(&b"value"[..]));
+}
+
+/// A kill leaves a block that is sealed and not written, and a commit behind it. The opening writes
+/// both, as the log writer would have.
+#[test]
+fn an_opening_writes_no_old_values_to_the_log() {
+    let values: [&[u8]; 3] = [b"the first value", b"the second one", b"and the third"];
+    let place = Place::new();
+    let store = place.open();
+    store.create_map("map").expect("created");
+    let map = store.map("map").expect("a map");
+    map.insert(b"key", values[0]).expect("inserted");
+    store.sync().expect("durable");
+
+    let (stopped, has_stopped) = channel();
+    let go_on = Arc::new(AtomicBool::new(false));
+    let may_go_on = go_on.clone();
+    place.log.on_operation(move |operation, _| {
+        if operation == Operation::Write {
+            // An error if the test goes on.
+            let _ = stopped.send(());
+            while !may_go_on.load(Ordering::SeqCst) {
+                thread::park_timeout(Duration::from_millis(1));
+            }
+        }
+        Ok(())
+    });
+    map.update(b"key", values[1]).expect("updated");
+    let killed = thread::scope(|scope| {
+        let writer = scope.spawn(|| store.sync());
+        has_stopped.recv().expect("the log writer stops");
+        map.update(b"key", values[2]).expect("updated");
+        let killed = place.after_kill();
+        go_on.store(true, Ordering::SeqCst);
+        writer.join().expect("joins").expect("durable");
+        killed
+    });
+
+    let opened = killed.open();
+    let found = opened.map("map").expect("a map").get(b"key").expect("reads");
+    assert_eq!(found.as_deref(), Some(values[2]));
+    let mut payloads = Vec::new();
+    let visit = &mut |_, payload: &[u8]| {
+        payloads.push(payload.to_vec());
+        Ok(())
+    };
+    pando_log::recover(&killed.log.after_kill(), 0, visit).expect("whole");
+    let count = |value: &[u8]| {
+        let has = |payload: &&Vec<u8>| payload.windows(value.len()).any(|found| found == value);
+        payloads.iter().filter(has).count()
+    };
+    assert_eq!(values.map(count), [1; 3], "each value is in the log as a new one alone");
 }
 
 /// A store with one record, which was not closed.
