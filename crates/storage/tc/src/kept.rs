@@ -8,6 +8,7 @@
 
 use std::borrow::Borrow;
 use std::cmp::Ordering::{self, Equal, Greater, Less};
+use std::iter::repeat_n;
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -56,7 +57,12 @@ pub(crate) struct Kept {
 impl Kept {
     pub fn new(place: Place<'_>, value: &[u8]) -> Self {
         let Place { map, head, key } = place;
-        Self { map, head, key_bytes: key.len(), block: [key, value].concat().into() }
+        // One allocation, and one copy: a `Vec` would be copied into the block.
+        let mut block: Arc<[u8]> = repeat_n(0, key.len() + value.len()).collect();
+        let (at_key, at_value) = Arc::make_mut(&mut block).split_at_mut(key.len());
+        at_key.copy_from_slice(key);
+        at_value.copy_from_slice(value);
+        Self { map, head, key_bytes: key.len(), block }
     }
 
     pub fn value(&self) -> &[u8] {
@@ -238,6 +244,20 @@ mod tests {
                 let kept = [first, second].map(|place| Kept::new(place, b"value"));
                 assert_eq!(kept[0].cmp(&kept[1]), a.cmp(b), "{a:?} {b:?}");
                 assert_eq!(kept[0].place(), first);
+            }
+        }
+    }
+
+    #[test]
+    fn a_value_is_kept_as_it_was() {
+        let bytes: Vec<u8> = (0..=255).cycle().take(70_000).collect();
+        for key_bytes in [0, 1, 8, 9, 300] {
+            for value_bytes in [0, 1, 100, 65_536] {
+                let (key, value) = (&bytes[..key_bytes], &bytes[7..7 + value_bytes]);
+                let kept = Kept::new(Place::new(3, key), value);
+                assert_eq!((kept.place(), kept.value()), (Place::new(3, key), value));
+                assert_eq!(kept.bytes(), 8 + key_bytes + value_bytes);
+                assert!(kept.is_same(&kept.clone()));
             }
         }
     }
