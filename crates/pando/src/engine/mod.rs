@@ -160,7 +160,7 @@ pub(crate) trait Engine: Send + Sync {
 pub(crate) use kinds::described as described_kinds;
 pub(crate) use log_directory::has_log;
 pub(crate) use opening::{create, open, reset_log, restore, volatile};
-pub(crate) use stored::open_store;
+pub(crate) use stored::{open_store, open_store_unchanged};
 pub(crate) use superblock::read_superblock;
 pub(crate) use transactional::{AnyRange, AnySnapshot, AnyTransaction};
 

@@ -29,9 +29,25 @@ pub(super) struct Stored {
 /// Opens the store in the directory `path`, with so many bytes of memory for its pages; creates it
 /// if there is none.
 pub(crate) fn open_store(path: &Path, memory_bytes: u64) -> Result<Box<dyn Engine>, Error> {
+    open_by(Store::open, path, memory_bytes)
+}
+
+/// Opens it without a change of its files.
+pub(crate) fn open_store_unchanged(
+    path: &Path,
+    memory_bytes: u64,
+) -> Result<Box<dyn Engine>, Error> {
+    open_by(Store::open_unchanged, path, memory_bytes)
+}
+
+fn open_by(
+    open: fn(&Path, &StoreOptions) -> pando_store::Result<Store>,
+    path: &Path,
+    memory_bytes: u64,
+) -> Result<Box<dyn Engine>, Error> {
     let begin = std::time::Instant::now();
     let options = StoreOptions { memory_bytes, ..StoreOptions::default() };
-    let store = Store::open(path, &options).map_err(Error::of_store)?;
+    let store = open(path, &options).map_err(Error::of_store)?;
     let duration_ns = begin.elapsed().as_nanos() as u64;
     Ok(Box::new(Stored { store, path: path.to_owned(), duration_ns }))
 }

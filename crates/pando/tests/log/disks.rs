@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use pando::{Acknowledge, Error, LogFiles, Outcome, Pool, WriteBatch};
+use pando::{Acknowledge, Error, LogFiles, Outcome, Pool, Store, StoreFiles, WriteBatch};
 
 use crate::mounted::{MemoryDisk, Mounted};
 use crate::place::{Place, check_map, fill, transactional};
@@ -230,6 +230,37 @@ fn a_read_only_log_is_verified_copied_and_restored() {
         let path = place.path(&format!("{name}.pool"));
         check_map(&Pool::restore(from, path, &options).expect("restored"), "trees", 150);
         LogFiles::at(from).verify().expect("whole, as before");
+    }
+}
+
+/// A store is reported on where nothing can be written: after a kill, and after a close.
+#[test]
+fn a_read_only_store_is_checked() {
+    const MEMORY_BYTES: u64 = 16 << 20;
+    let place = Place::new();
+    let path = place.path("store");
+    for is_closed in [false, true] {
+        let store = Store::open(&path, MEMORY_BYTES).expect("opens");
+        let map = store.map("trees").expect("created");
+        fill(&map, 0, 100);
+        drop(map);
+        match is_closed {
+            true => store.close().expect("closed"),
+            false => drop(store),
+        }
+        let files = StoreFiles::at(&path);
+        assert!(files.is_writable());
+        let name = if is_closed { "read-only-closed" } else { "read-only-killed" };
+        let read_only = place.path(name);
+        let Some(_mounted) = Mounted::read_only(&read_only, &path) else { return };
+        let files = StoreFiles::at(&read_only);
+        assert!(!files.is_writable());
+        let stat = files.stat(MEMORY_BYTES).expect("reads");
+        assert_eq!((stat.maps.len(), stat.recovery.was_clean), (1, is_closed));
+        let report = files.check(MEMORY_BYTES).expect("reads");
+        assert!(report.is_consistent(), "{report:?}");
+        assert_eq!((report.maps, report.records), (1, 100));
+        Store::open(&read_only, MEMORY_BYTES).expect_err("it cannot be written");
     }
 }
 

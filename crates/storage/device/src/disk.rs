@@ -6,13 +6,15 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use pando_pmem::ProcessHere;
-use rustix::fs::{CWD, FallocateFlags, RenameFlags, fallocate, renameat_with};
+use rustix::fs::{Access, CWD, FallocateFlags, RenameFlags, access, fallocate, renameat_with};
 use rustix::io::{Errno, retry_on_intr};
 
 use crate::{Directory, Error, File, Operation, Result};
 
 /// Zeros are written in pieces of this many bytes.
 const ZEROS_BYTES: usize = 1 << 20;
+/// The file that is locked.
+const LOCK: &str = "lock";
 
 /// A directory of a file system, used by `pread`, `pwrite` and `fdatasync`.
 #[derive(Debug)]
@@ -51,6 +53,11 @@ impl Disk {
         Self::open(path)
     }
 
+    /// Whether this process may write in the directory.
+    pub fn is_writable(&self) -> bool {
+        access(&self.path, Access::WRITE_OK).is_ok()
+    }
+
     /// Takes the directory for as long as the result is held: by an advisory lock on the file
     /// `lock` in it, which is created. `None` if another handle has it, in this process or in
     /// another one. The lock ends with its process. If that is killed, the lock ends with the last
@@ -60,10 +67,28 @@ impl Disk {
     ///
     /// What the system answers.
     pub fn lock(&self) -> Result<Option<DirectoryLock>> {
-        let path = self.path.join("lock");
-        let failed = |source| error(Operation::Open, &path, source);
         let mut options = fs::OpenOptions::new();
-        let file = options.read(true).append(true).create(true).open(&path).map_err(failed)?;
+        options.read(true).append(true).create(true);
+        self.lock_of(&self.path.join(LOCK), &options)
+    }
+
+    /// The same without the file, if it is missing: it is not created. Then no process uses the
+    /// directory, and a later [`lock`](Self::lock) does not see this one.
+    ///
+    /// # Errors
+    ///
+    /// What the system answers.
+    pub fn lock_read_only(&self) -> Result<Option<DirectoryLock>> {
+        let options = fs::OpenOptions::new().read(true).clone();
+        match self.lock_of(&self.path.join(LOCK), &options) {
+            Err(error) if error.is_not_found() => self.lock_of(&self.path, &options),
+            locked => locked,
+        }
+    }
+
+    fn lock_of(&self, path: &Path, options: &fs::OpenOptions) -> Result<Option<DirectoryLock>> {
+        let failed = |source| error(Operation::Open, path, source);
+        let file = options.open(path).map_err(failed)?;
         match file.try_lock() {
             Ok(()) => Ok(Some(DirectoryLock { file, process: ProcessHere::this() })),
             Err(fs::TryLockError::WouldBlock) => Ok(None),

@@ -1,9 +1,10 @@
 //! Files of one directory, and the rules that decide which of their bytes survive a power cut.
 //!
 //! The log and the record store are written against two traits: [`Directory`] and [`File`]. There
-//! are two implementations. [`Disk`] is a directory of a file system. `Simulated` (feature
-//! `simulated`) is a directory in memory, which a test may cut off at any point in time, in every
-//! way that the rules below allow.
+//! are three implementations. [`Disk`] is a directory of a file system. [`Overlay`] is another
+//! directory with changes that are in memory alone. `Simulated` (feature `simulated`) is a
+//! directory in memory, which a test may cut off at any point in time, in every way that the rules
+//! below allow.
 //!
 //! # What survives a power cut
 //!
@@ -22,6 +23,7 @@
 //! thread syncs.
 
 mod disk;
+mod overlay;
 #[cfg(feature = "simulated")]
 pub mod simulated;
 
@@ -29,6 +31,7 @@ use std::fmt;
 use std::io;
 
 pub use disk::{DirectoryLock, Disk};
+pub use overlay::Overlay;
 use rustix::io::Errno;
 
 /// Bytes that a device writes as a whole: a power cut leaves a sector's old bytes or its new ones.

@@ -1,17 +1,19 @@
-//! Both directories keep the contract; the simulated one loses what a power cut may lose.
+//! All directories keep the contract; the simulated one loses what a power cut may lose.
 
 use std::collections::BTreeSet;
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use pando_device::simulated::{Kept, Simulated};
-use pando_device::{Directory, Disk, Operation, SECTOR_BYTES};
+use pando_device::{Directory, Disk, Operation, Overlay, SECTOR_BYTES};
 use pando_index::random::Random;
 
 fn each_directory(test: impl Fn(&dyn Directory)) {
     let folder = tempfile::tempdir().expect("a folder");
     test(&Disk::open_or_create(&folder.path().join("log")).expect("a directory"));
     test(&Simulated::new());
+    test(&Overlay::new(Arc::new(Simulated::new())));
 }
 
 fn read(directory: &dyn Directory, name: &str) -> Vec<u8> {
@@ -282,4 +284,62 @@ fn a_lack_of_descriptors_passes_and_a_failed_sync_does_not() {
         assert!(!error(Operation::Sync, code).is_transient(), "{code}");
     }
     assert!(!error(Operation::Open, 5).is_transient(), "EIO");
+}
+
+/// What an overlay shows is as in one file with all writes. What is below it stays.
+#[test]
+fn an_overlay_shows_its_changes_and_changes_nothing() {
+    const BYTES: usize = 40_000;
+    let mut random = Random::new(7);
+    for round in 0..50 {
+        let below = Simulated::new();
+        let first: Vec<u8> = (0..BYTES).map(|at| at as u8).collect();
+        for name in ["elm", "fir"] {
+            below.create(name).expect("a new file").write_at(&first, 0).expect("a write");
+        }
+        // It sees what an opening for reading sees, and no other operation.
+        below.on_operation(|operation, name| match operation {
+            Operation::Open | Operation::Read | Operation::List => Ok(()),
+            _ => panic!("{operation:?} of {name}"),
+        });
+        let overlay = Overlay::new(Arc::new(below.clone()));
+        let file = overlay.open("elm").expect("the file");
+        let reader = overlay.open_read_only("elm").expect("the file");
+        let mut expected = first.clone();
+        for _ in 0..random.below(30) {
+            let (at, length) = (random.below(60_000) as usize, random.below(9_000) as usize);
+            if random.one_in(5) {
+                file.allocate((at + length) as u64).expect("room");
+                expected.resize(expected.len().max(at + length), 0);
+                continue;
+            }
+            let bytes = vec![random.below(256) as u8; length];
+            file.write_at(&bytes, at as u64).expect("a write");
+            expected.resize(expected.len().max(at + length), 0);
+            expected[at..at + length].copy_from_slice(&bytes);
+        }
+        file.sync().expect("a sync");
+        assert_eq!(reader.size_bytes().expect("a size"), expected.len() as u64);
+        for _ in 0..20 {
+            let at = random.below(expected.len() as u64) as usize;
+            let mut found = vec![0; random.below((expected.len() - at) as u64) as usize];
+            reader.read_at(&mut found, at as u64).expect("its bytes");
+            assert!(found == expected[at..at + found.len()], "round {round}, from byte {at}");
+        }
+        let past = reader.read_at(&mut [0; 2], expected.len() as u64 - 1).expect_err("its end");
+        assert_eq!(past.source.kind(), io::ErrorKind::UnexpectedEof);
+
+        overlay.remove("fir").expect("removed");
+        assert!(overlay.open("fir").expect_err("it is removed").is_not_found());
+        overlay.rename("elm", "fir").expect("renamed");
+        overlay.create("elm").expect("the name is free").write_at(b"new", 0).expect("a write");
+        overlay.replace("elm", "oak").expect("renamed");
+        overlay.sync().expect("a sync");
+        let names = BTreeSet::from_iter(overlay.names().expect("names"));
+        assert_eq!(names, BTreeSet::from(["fir", "oak"].map(str::to_owned)));
+        assert!(read(&overlay, "fir") == expected && read(&overlay, "oak") == b"new");
+        for name in ["elm", "fir"] {
+            assert!(read(&below, name) == first, "{name} has changed");
+        }
+    }
 }

@@ -154,6 +154,15 @@ impl PageStore {
         Ok(Self::open(directory, options)?.0)
     }
 
+    /// Whether `directory` has the superblock of a store, whole or damaged. Nothing is written.
+    ///
+    /// # Errors
+    ///
+    /// What the device answers.
+    pub fn is_in(directory: &dyn Directory) -> Result<bool> {
+        Ok(directory.names()?.iter().any(|name| name == superblock::NAME))
+    }
+
     /// Opens the store in `directory`. Of the options, `segment_bytes` is ignored: the store has
     /// its own. No other store object may use the directory at the same time, in any process.
     ///

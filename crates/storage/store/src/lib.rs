@@ -43,7 +43,7 @@
 //! * `store.rs`: what users call. `opening.rs`: recovery. `checkpoint.rs`, `catalog.rs`.
 //! * `maps.rs`: the maps in the tree. `data_component.rs`, `cache.rs`, `defragment.rs`: the tree
 //!   and its cache. `skipping.rs`: the replay over damaged pages. `readable.rs`: reads around them.
-//!   `in_pool.rs`: a store for the crash lab.
+//!   `unchanged.rs`: an opening that writes nothing. `in_pool.rs`: a store for the crash lab.
 
 mod cache;
 mod catalog;
@@ -58,6 +58,7 @@ mod opening;
 mod readable;
 mod skipping;
 mod store;
+mod unchanged;
 
 pub use cache::CacheStat;
 pub use catalog::MAX_NAME_BYTES;

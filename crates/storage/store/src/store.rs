@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use pando_device::{Directory, Disk, Operation};
+use pando_device::{Directory, DirectoryLock, Disk, Operation};
 use pando_index::{KeyRange, Order, RangeIndex};
 use pando_pmem::{Process, mutant};
 use pando_tc::{Maps, TransactionComponent, TransactionalMap};
@@ -126,10 +126,15 @@ impl Store {
             (Arc::new(pages?), Arc::new(log?));
         disk.sync()?;
         let mut store = Self::open_in(pages, &log, &path.join("control"), options)?;
-        // Set once, here. Each handle of a map has the cache.
-        let _ = store.shared.data.cache().lock.set(lock);
+        store.hold(lock);
         store.keep()?;
         Ok(store)
+    }
+
+    /// Keeps the lock of the directory as long as a handle of a map is held: each has the cache.
+    pub(crate) fn hold(&self, lock: DirectoryLock) {
+        // Set once.
+        let _ = self.shared.data.cache().lock.set(lock);
     }
 
     /// The same in other directories, and with another file for the tail of the log, which nothing

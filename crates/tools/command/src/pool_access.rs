@@ -7,6 +7,7 @@ use std::sync::OnceLock;
 
 use pando::{
     DomainChoice, Error, LogFiles, Map, MapOptions, Pool, PoolOptions, RecoveryProgress, Store,
+    StoreFiles,
 };
 
 use crate::arguments::PoolArguments;
@@ -100,9 +101,22 @@ impl PoolArguments {
         }
     }
 
+    /// The files of the store, and the memory for its pages, if this process may not write there:
+    /// for reports, which then change nothing.
+    pub fn unwritable_store(&self) -> Result<Option<(StoreFiles, u64)>, Failure> {
+        let Some(store) = self.store()? else { return Ok(None) };
+        let files = StoreFiles::at(store);
+        let is_unwritable = store.join("pages").is_dir() && !files.is_writable();
+        Ok(is_unwritable.then(|| (files, self.store_memory_bytes())))
+    }
+
+    fn store_memory_bytes(&self) -> u64 {
+        self.memory.unwrap_or(STORE_MEMORY_BYTES)
+    }
+
     /// Opens the store, and creates it if there is none.
     fn open_store(&self, path: &Path) -> Result<Pool, Failure> {
-        let memory_bytes = self.memory.unwrap_or(STORE_MEMORY_BYTES);
+        let memory_bytes = self.store_memory_bytes();
         match Store::open(path, memory_bytes) {
             Err(Error::Option { option, allowed, .. }) if option == "max_bytes" => {
                 Err(Failure::Input(format!("--memory is {memory_bytes}; allowed is {allowed}")))

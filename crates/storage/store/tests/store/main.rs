@@ -12,4 +12,5 @@ mod maps;
 mod openings;
 mod power;
 mod stable;
+mod unchanged;
 mod unreadable;

@@ -21,14 +21,23 @@ pub fn run(pool: &PoolArguments, arguments: &CheckArguments) -> Result<(), Failu
                 .to_owned(),
         ));
     }
+    let unwritable = pool.unwritable_store()?;
     let counts = match (arguments.online, &pool.store) {
+        // Nobody uses it meanwhile, so all of it is checked.
+        _ if unwritable.is_some() => Counts::Nodes,
         (true, _) => Counts::Records,
         (false, Some(_)) => Counts::Nodes,
         (false, None) => Counts::Blocks,
     };
-    let pool = pool.open()?;
-    let report = if arguments.online { pool.check_online()? } else { pool.check()? };
-    pool.close()?;
+    let report = match unwritable {
+        Some((files, memory_bytes)) => files.check(memory_bytes)?,
+        None => {
+            let pool = pool.open()?;
+            let report = if arguments.online { pool.check_online()? } else { pool.check()? };
+            pool.close()?;
+            report
+        }
+    };
     output::report(&Checked { report: &report, counts }, arguments.json, print)?;
     report.gravest().map_or(Ok(()), |class| Err(Failure::Problems(class)))
 }

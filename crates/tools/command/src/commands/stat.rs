@@ -26,9 +26,15 @@ const SMALL_MEMORY_BYTES: u64 = 8 << 20;
 
 /// Prints the figures.
 pub fn run(pool: &PoolArguments, arguments: &StatArguments) -> Result<(), Failure> {
-    let pool = pool.open()?;
-    let stat = pool.stat()?;
-    pool.close()?;
+    let stat = match pool.unwritable_store()? {
+        Some((files, memory_bytes)) => files.stat(memory_bytes)?,
+        None => {
+            let pool = pool.open()?;
+            let stat = pool.stat()?;
+            pool.close()?;
+            stat
+        }
+    };
     output::report(&stat, arguments.json, print)
 }
 

@@ -1,0 +1,77 @@
+//! The files of a store that is not opened: reports that change none of them.
+
+use std::path::{Path, PathBuf};
+
+use pando_device::Disk;
+
+use crate::report::{CheckReport, PoolStat};
+use crate::{Error, Pool, PoolOptions, engine};
+
+/// The directory of a [`Store`](crate::Store) that no process has open. Nothing in it is changed,
+/// so it may be on a file system that cannot be written, such as a mounted backup.
+///
+/// Each report opens the store in process memory, and replays its log there. The pages that this
+/// changes take memory beyond `memory_bytes`; there are none if the store was closed. The file
+/// `control`, of at most some 32 MiB, is copied to the folder for temporary files, and the copy is
+/// removed.
+#[derive(Clone, Debug)]
+pub struct StoreFiles {
+    path: PathBuf,
+}
+
+impl StoreFiles {
+    /// The store in the directory `path`.
+    pub fn at(path: impl Into<PathBuf>) -> Self {
+        Self { path: path.into() }
+    }
+
+    /// Its directory.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Whether this process may write in the directory, as [`Store::open`](crate::Store::open)
+    /// must.
+    pub fn is_writable(&self) -> bool {
+        Disk::open(&self.path).is_ok_and(|disk| disk.is_writable())
+    }
+
+    /// The figures of the store, as [`Pool::stat`] has them after an opening now. The pages may
+    /// take `memory_bytes` of memory.
+    ///
+    /// # Errors
+    ///
+    /// As [`Store::open`](crate::Store::open). An error too if there is no store.
+    ///
+    /// ```
+    /// use pando::{Store, StoreFiles};
+    ///
+    /// let folder = tempfile::tempdir()?;
+    /// let path = folder.path().join("grove");
+    /// let store = Store::open(&path, 16 << 20)?;
+    /// store.map("trees")?.insert(b"ash", b"Fraxinus")?;
+    /// store.close()?;
+    /// let files = StoreFiles::at(&path);
+    /// assert_eq!(files.stat(16 << 20)?.maps.len(), 1);
+    /// assert_eq!(files.check(16 << 20)?.records, 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn stat(&self, memory_bytes: u64) -> Result<PoolStat, Error> {
+        self.open(memory_bytes)?.stat()
+    }
+
+    /// Reads all pages and records, as [`Pool::check`] does.
+    ///
+    /// # Errors
+    ///
+    /// As [`stat`](Self::stat).
+    pub fn check(&self, memory_bytes: u64) -> Result<CheckReport, Error> {
+        self.open(memory_bytes)?.check()
+    }
+
+    /// The store, for reports alone: writes would be lost.
+    fn open(&self, memory_bytes: u64) -> Result<Pool, Error> {
+        let path = Pool::checked(&self.path)?;
+        Pool::from_engine(engine::open_store_unchanged(path, memory_bytes)?, &PoolOptions::new())
+    }
+}

@@ -1,0 +1,96 @@
+//! Openings that change no file.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use pando_index::RangeIndex;
+use pando_store::{Error, Store, StoreOptions};
+
+use crate::common::options;
+use crate::logged::kill;
+
+/// The bytes of all files below a directory.
+fn contents(path: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    let mut found = BTreeMap::new();
+    for entry in fs::read_dir(path).expect("reads") {
+        let path = entry.expect("an entry").path();
+        match path.is_dir() {
+            true => found.extend(contents(&path)),
+            false => drop(found.insert(path.clone(), fs::read(&path).expect("reads"))),
+        }
+    }
+    found
+}
+
+/// After a kill there are commits to replay; without the tail of the log, only those that are
+/// durable. Without the lock's file, as in a copy.
+#[test]
+fn a_store_is_read_without_a_change_of_its_files() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("store");
+    let options = StoreOptions { memory_bytes: 16 << 20, ..options() };
+    let store = Store::open(&path, &options).expect("opens");
+    store.create_map("map").expect("created");
+    let map = store.map("map").expect("a map");
+    let insert = |from: u64, to: u64| {
+        for key in from..to {
+            map.insert(&key.to_be_bytes(), &[key as u8; 300]).expect("inserted");
+        }
+    };
+    insert(0, 1000);
+    store.checkpoint().expect("durable");
+    insert(1000, 2000);
+    store.sync().expect("durable");
+    let refused = Store::open_unchanged(&path, &options).expect_err("it is open");
+    assert!(matches!(refused, Error::InUse { .. }), "{refused}");
+    drop(map);
+    kill(store);
+
+    for without in [&[][..], &["lock"], &["lock", "control"]] {
+        without.iter().for_each(|name| drop(fs::remove_file(path.join(name))));
+        let before = contents(&path);
+        for _ in 0..2 {
+            let opened = Store::open_unchanged(&path, &options).expect("opens");
+            let stat = opened.stat().expect("reads");
+            assert!(stat.recovery.commits >= 1000, "{stat:?}");
+            assert_eq!(stat.recovery.was_lost, without.contains(&"control"));
+            let map = opened.map("map").expect("a map");
+            for key in 0..2000_u64 {
+                let found = map.get(&key.to_be_bytes()).expect("reads");
+                assert_eq!(found, Some(vec![key as u8; 300]), "{key}");
+            }
+            assert_eq!(opened.check().expect("reads"), [""; 0]);
+            // Its own changes end with it.
+            map.insert(b"own", &[1; 300]).expect("inserted");
+            opened.checkpoint().expect("in memory");
+            assert!(map.get(b"own").expect("reads").is_some());
+            let refused = Store::open_unchanged(&path, &options).expect_err("it is open");
+            assert!(matches!(refused, Error::InUse { .. }), "{refused}");
+            if without.is_empty() {
+                let refused = Store::open(&path, &options).expect_err("it is open");
+                assert!(matches!(refused, Error::InUse { .. }), "{refused}");
+            }
+            drop(map);
+            drop(opened);
+            assert!(contents(&path) == before, "a file has changed");
+        }
+    }
+}
+
+#[test]
+fn a_directory_without_a_store_is_refused_and_stays() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("store");
+    let refused = Store::open_unchanged(&path, &options()).expect_err("too small").to_string();
+    assert_eq!(refused, "memory_bytes is 4194304; allowed is 16777216 or more");
+    let options = StoreOptions { memory_bytes: 16 << 20, ..options() };
+    Store::open_unchanged(&path, &options).expect_err("no directory");
+    assert!(!path.exists());
+    for name in ["pages", "log"] {
+        fs::create_dir_all(path.join(name)).expect("created");
+    }
+    let refused = Store::open_unchanged(&path, &options).expect_err("no store").to_string();
+    assert!(refused.contains("pages"), "{refused}");
+    assert!(contents(&path).is_empty());
+}
