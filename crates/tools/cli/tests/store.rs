@@ -1,6 +1,10 @@
 //! Stores by the command.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on says so by panicking")]
 
 mod common;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
 use common::Folder;
 
@@ -137,4 +141,49 @@ fn a_map_of_a_store_whose_name_is_damaged_is_dumped_by_its_slot() {
     assert!(dumped.output.len() > records.len() / 2 && records.ends_with(&dumped.output));
     folder.write("rest.tsv", &dumped.output);
     folder.ok(&["--store", "other", "--memory", "16M", "load", "rest.tsv", "--create"]);
+}
+
+/// A directory that is mounted so that nothing can be written there.
+struct ReadOnly(PathBuf);
+
+impl ReadOnly {
+    /// `None` if this process may not mount.
+    fn mount(of: &Path, at: &Path) -> Option<Self> {
+        let mount = |arguments: &[&str]| {
+            let mut command = Command::new("mount");
+            let command = command.args(arguments).arg(at).stderr(Stdio::null());
+            command.status().is_ok_and(|status| status.success())
+        };
+        std::fs::create_dir(at).unwrap();
+        mount(&["--bind", of.to_str().unwrap()]).then_some(())?;
+        let mounted = Self(at.to_owned());
+        assert!(mount(&["-o", "remount,bind,ro"]), "{}", at.display());
+        Some(mounted)
+    }
+}
+
+impl Drop for ReadOnly {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
+    }
+}
+
+#[test]
+fn a_store_that_cannot_be_written_is_reported_on() {
+    let folder = Folder::new();
+    folder.write("records.tsv", "ash\t1\nelm\t2\n");
+    folder.ok(&[&STORE[..], &["load", "records.tsv", "--create"]].concat());
+    let Some(_mounted) = ReadOnly::mount(&folder.path("words"), &folder.path("mounted")) else {
+        println!("note: skipped, this process may not mount a file system");
+        return;
+    };
+    let store = ["--store", "mounted", "--memory", "16M"];
+    let ok = |words: &[&str]| folder.ok(&[&store[..], words].concat());
+    assert!(ok(&["stat"]).contains("\"main\"  bwtree"));
+    for words in [&["check"][..], &["check", "--online"]] {
+        let checked = ok(words);
+        assert!(checked.starts_with("consistent: 1 map, "), "{checked}");
+        assert!(checked.contains(", 2 records"), "{checked}");
+    }
+    folder.fails(3, &[&store[..], &["get", "ash"]].concat());
 }
