@@ -5,7 +5,7 @@
 //! | --- | --- | --- |
 //! | open the pool, as each opening does | `pando_pmem` | the pool with its former log |
 //! | propose a new number and the directory in the superblock, or the number that a reset that was cut short has proposed for this directory | `pool/log.rs` | the same |
-//! | open the tail without the files of the former log; undecided commits fail; all are undone or complete | `TransactionComponent::over_tail` | the same, as any opening may find it |
+//! | open the tail without the files of the former log; undecided commits fail, or are committed if they are bare and installed; all are undone or complete | `TransactionComponent::over_tail` | the same, as any opening may find it |
 //! | propose the new log behind the newest commit, in its directory; write an image of all transactional maps there | `TransactionComponent::write_new_log` | the same, and a directory with a proposal, which the next reset to it replaces |
 //! | name the new log in the superblock, by one store, **which decides**; sync it | `pool/log.rs` | before: the former log; after: the new one, which the next opening puts in place |
 //! | make the proposal a log; put its control block in the place of the former one; free the blocks of that | `Log::replace` | the same |

@@ -15,15 +15,17 @@
 //!   install it any more. Then the commit fails, unless it is decided.
 //! * A failed commit has never been installed. There is nothing to undo.
 //! * At an opening after a kill no owner lives. So the key says how the commit has ended, and
-//!   nothing is written to it.
+//!   nothing is written to it. All records are decided before one is settled.
 //!
 //! # Maps in memory
 //!
 //! The owner has found the version that it replaces before it appends the record, and installs
 //! only over that one. It is committed, and its LSN is below the record's.
 //!
-//! * A commit is bare if there is no snapshot, and if the version belongs to no commit in flight.
-//!   The owner installs only if no snapshot that was registered since needs the version.
+//! * A commit is bare if it puts a value, if there is no snapshot, and if the version belongs to no
+//!   commit in flight. The owner installs only if no snapshot that was registered since needs the
+//!   version. (A removal is not bare: in a full pool a helper has room to complete it, and may have
+//!   none to write the old value once more.)
 //! * If it has not installed, it decides that the commit has failed, and begins again with a record
 //!   that has the version. Any helper can complete that one.
 //!
@@ -73,36 +75,46 @@ impl<D: Domain, M: Maps> TransactionComponent<D, M> {
         self.snapshots.seems_empty()
     }
 
-    /// Decides a commit that a crash has left undecided; no thread waits for it, or may install it.
-    /// It fails; a bare one is what its key says. Of that, a store has lost what was not durable.
+    /// Decides the commits that a crash has left undecided; no thread waits for them, or may
+    /// install them. They fail; a bare one is what its key says. Of that, a store has lost what was
+    /// not durable. A bare one whose map cannot be opened stays undecided.
     ///
     /// # Errors
     ///
-    /// [`Error::UnknownMap`], [`Error::Index`].
-    pub(crate) fn decide_unowned(&self, record: Record<'_, D>) -> Result<()> {
-        if record.status() != Status::Undecided {
-            return Ok(());
-        }
-        let mut status = Status::Failed;
-        if !M::MAY_BE_STORED
-            && is_bare(record)
-            && let Some(commit) = Commit::decode(&record.payload())
-            && let [write] = commit.writes.as_slice()
-        {
-            let own = Stamp::new(record.lsn(), record.off());
-            match self.index(write.map) {
-                Ok(map) if self.is_installed(&*map, &write.key, own)? => status = Status::Committed,
-                Ok(_) => {}
-                // Nobody will see it.
-                Err(Error::UnknownMap { .. }) if self.maps().is_gone(write.map) => {}
-                Err(error) => return Err(error),
+    /// [`Error::Log`], [`Error::Index`].
+    pub(crate) fn decide_unowned(&self) -> Result<()> {
+        let guard = self.pin()?;
+        for record in self.log().records_behind(&guard, 0)? {
+            if record.status() != Status::Undecided {
+                continue;
             }
+            let status = match self.is_bare_and_installed(record) {
+                _ if mutant!("tc-bare-fails-at-opening") => Status::Failed,
+                Ok(true) => Status::Committed,
+                Ok(false) => Status::Failed,
+                Err(Error::UnknownMap { .. }) => continue,
+                Err(error) => return Err(error),
+            };
+            record.decide(status);
         }
-        if mutant!("tc-bare-fails-at-opening") {
-            status = Status::Failed;
-        }
-        record.decide(status);
         Ok(())
+    }
+
+    fn is_bare_and_installed(&self, record: Record<'_, D>) -> Result<bool> {
+        if M::MAY_BE_STORED || !is_bare(record) {
+            return Ok(false);
+        }
+        let commit = Commit::decode(&record.payload());
+        let Some([write]) = commit.as_ref().map(|commit| commit.writes.as_slice()) else {
+            return Ok(false);
+        };
+        let own = Stamp::new(record.lsn(), record.off());
+        match self.index(write.map) {
+            Ok(map) => self.is_installed(&*map, &write.key, own),
+            // Nobody will see it.
+            Err(Error::UnknownMap { .. }) if self.maps().is_gone(write.map) => Ok(false),
+            Err(error) => Err(error),
+        }
     }
 
     /// Whether the key has the version of the commit with this stamp.
@@ -200,6 +212,10 @@ impl<D: Domain, M: Maps> InFlight<'_, '_, D, M> {
                 return Ok(true);
             }
             if version.stamp.lsn() >= self.stamp.lsn() || mutant!("tc-bare-helper-only-reads") {
+                if version.stamp == self.stamp.undone().removed_if(true) {
+                    // Whoever has taken it back may have died before it noted that.
+                    self.note_tombstone(write);
+                }
                 return Ok(false);
             }
             if self.takes_back(map, write, &version)? {
@@ -227,9 +243,14 @@ impl<D: Domain, M: Maps> InFlight<'_, '_, D, M> {
         };
         let is_changed = self.guard.undoing(|| map.modify(&write.key, &mut take_back))?.is_some();
         if is_changed && version.value.is_none() {
-            let place = (write.map, write.key.as_slice());
-            self.component.tombstones.note(self.guard, place, undone, usize::MAX);
+            self.note_tombstone(write);
         }
         Ok(is_changed)
+    }
+
+    /// Notes that the commit was taken back where the key had no value.
+    fn note_tombstone(&self, write: &Write) {
+        let (place, undone) = ((write.map, write.key.as_slice()), self.stamp.undone());
+        self.component.tombstones.note(self.guard, place, undone.removed_if(true), usize::MAX);
     }
 }

@@ -89,8 +89,9 @@
 //!   may help an earlier commit (`tombstones.rs`).
 //! * A transaction is in process memory until it commits, and its record has at most
 //!   [`max_record_bytes`](pando_log::Log::max_record_bytes).
-//! * In a full pool an undo may find no room. Then no later commit is settled until there is room
-//!   again; reads still see the committed versions.
+//! * In a full pool an undo may find no room, and neither may a helper that takes a bare commit
+//!   back. Then no later commit is settled until there is room again; reads still see the committed
+//!   versions.
 
 mod bare;
 mod commit;

@@ -131,8 +131,8 @@ impl<D: Domain, M: Maps> TransactionComponent<D, M> {
     /// # Errors
     ///
     /// [`Error::Conflict`] if another commit came first; those of `decide`, and of
-    /// [`commit`](crate::Transaction::commit). Nothing has taken place. [`Error::Index`] of damage:
-    /// the commit may take place.
+    /// [`commit`](crate::Transaction::commit). Nothing has taken place. If the index finds damage
+    /// while it installs, and again while it reads the key, the commit may take place.
     pub(crate) fn replace(
         &self,
         index: &dyn RangeIndex,
@@ -161,11 +161,11 @@ impl<D: Domain, M: Maps> TransactionComponent<D, M> {
             };
             match call.run(index, decide) {
                 (Outcome::Begun(begun), written) if begun.is_bare => {
-                    let place = (map, key);
-                    match (self.end_bare(&guard, index, place, begun, &written)?, written) {
+                    match (self.end_bare(&guard, index, key, begun, &written)?, written) {
                         (Some(replaced), _) => return Ok(replaced),
                         (None, Err(error)) if !M::MAY_BE_STORED => {
                             drop(guard);
+                            room.limit_in_pool(2);
                             self.make_room_for_record(error.into(), &mut room)?;
                         }
                         (None, _) => has_failed_bare = true,
@@ -200,29 +200,24 @@ impl<D: Domain, M: Maps> TransactionComponent<D, M> {
         &self,
         guard: &Guard<'_, D>,
         index: &dyn RangeIndex,
-        place: (u64, &[u8]),
+        key: &[u8],
         begun: Begun,
         written: &pando_index::Result<Option<Upserted>>,
     ) -> Result<Option<Replaced>> {
-        let Begun { own, was_present, is_removal, is_there, .. } = begun;
+        let Begun { own, was_present, is_there, .. } = begun;
         let record = self.log().record(guard, own.record_off());
         let is_written = match written {
             Ok(written) => written.is_some() || is_there,
             // A page that the call has not written.
             Err(_) if M::MAY_BE_STORED => false,
-            Err(_) => self.is_installed(index, place.1, own)?,
+            Err(_) => self.is_installed(index, key, own)?,
         };
         let status = match is_written {
             true => Status::Committed,
             false => Status::Failed,
         };
         match (record.decide(status), is_written) {
-            (Status::Committed, _) => {
-                if is_removal {
-                    self.tombstones.note(guard, place, own, usize::MAX);
-                }
-                Ok(Some(Replaced { was_present, lsn: Some(own.lsn()) }))
-            }
+            (Status::Committed, _) => Ok(Some(Replaced { was_present, lsn: Some(own.lsn()) })),
             (_, false) => Ok(None),
             (_, true) => {
                 let what = "a bare commit was installed after it had failed";
@@ -332,9 +327,10 @@ impl<'op, D: Domain, M: Maps> Call<'op, '_, D, M> {
             Ok(Decision::Remove) => true,
             Err(error) => return Outcome::Refused(error.into()),
         };
-        // In a store the record tells pages what is durable (`durable.rs`). A failed version has
-        // not the value that a helper would give back.
-        let is_bare = self.may_be_bare && !M::MAY_BE_STORED && !is_replaced_failed;
+        // In a store the record tells pages what is durable (`durable.rs`). A helper takes a failed
+        // version for one that cannot be replaced any more.
+        let is_over_failed = is_replaced_failed && !mutant!("tc-bare-over-failed");
+        let is_bare = self.may_be_bare && !M::MAY_BE_STORED && !is_removal && !is_over_failed;
         let replaced = Replacing { stamp, was_present, is_removal, is_bare };
         self.append(replaced, old.filter(|_| !is_bare), new)
     }

@@ -40,11 +40,7 @@ impl<D: Domain, M: Maps> TransactionComponent<D, M> {
     /// [`Error::Damaged`](crate::Error::Damaged), also if a full pool has no room for an undo.
     pub fn over_tail(log: Log<D>, maps: M) -> Result<Self> {
         let component = Self::new(log, maps);
-        let guard = component.pin()?;
-        for record in component.log().records_behind(&guard, 0)? {
-            component.decide_unowned(record)?;
-        }
-        drop(guard);
+        component.decide_unowned()?;
         component.settle_up_to(component.newest_lsn()?)?;
         Ok(component)
     }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use pando_log::{Appended, Log, Record, Settle, Status};
-use pando_pmem::{Domain, Guard};
+use pando_pmem::{Domain, Guard, mutant};
 use pando_tree::room::Refusal;
 
 use crate::commit::{Completed, InFlight};
@@ -40,6 +40,13 @@ impl Default for Room {
     }
 }
 
+impl Room {
+    /// Each further attempt appends a record: it may make room in the pool so many times.
+    pub fn limit_in_pool(&mut self, most: u32) {
+        self.in_pool = self.in_pool.min(most);
+    }
+}
+
 impl<D: Domain, M: Maps> TransactionComponent<D, M> {
     /// Opens the component over `log` and `maps`. Commits that a crash has left undecided fail, and
     /// are undone; bare ones whose version is there are committed. In a full pool that may come
@@ -52,7 +59,10 @@ impl<D: Domain, M: Maps> TransactionComponent<D, M> {
     /// [`Error::Log`], [`Error::Index`], [`Error::Damaged`].
     pub fn open(log: Log<D>, maps: M) -> Result<Self> {
         let component = Self::new(log, maps);
-        match component.settle_with(&AtOpening(&component)) {
+        if !mutant!("tc-opening-decides-nothing") {
+            component.decide_unowned()?;
+        }
+        match component.settle() {
             // Reads see the versions from before; the rest is undone when it can be.
             Err(error) if error.is_full() || matches!(error, Error::UnknownMap { .. }) => {
                 component.is_undo_due.store(true, Ordering::Relaxed);
@@ -69,14 +79,10 @@ impl<D: Domain, M: Maps> TransactionComponent<D, M> {
     /// [`Error::Log`], [`Error::Index`], [`Error::UnknownMap`], [`Error::Damaged`]. The commits
     /// that are not settled keep their records.
     pub fn settle(&self) -> Result<()> {
-        self.settle_with(self)
-    }
-
-    fn settle_with(&self, settle: &dyn Settle<D>) -> Result<()> {
         let newest = self.log().newest_lsn(&self.pin()?);
         let mut tries = TRIES;
         while self.settled_and_durable_lsn()? < newest {
-            match self.log().write_block(settle).map_err(Error::from) {
+            match self.log().write_block(self).map_err(Error::from) {
                 // An undo replaces values: their room can be had when no guard is held.
                 Err(error) if error.is_full() && tries > 0 => {
                     tries -= 1;
@@ -523,20 +529,6 @@ fn refused(error: Error) -> pando_log::Error {
 impl<D: Domain, M: Maps> Settle<D> for TransactionComponent<D, M> {
     fn settle(&self, guard: &Guard<'_, D>, record: Record<'_, D>) -> pando_log::Result<Status> {
         self.settle_record(guard, record)
-    }
-
-    fn push_redo(&self, payload: &[u8], bytes: &mut Vec<u8>) {
-        push_redo(payload, bytes);
-    }
-}
-
-/// Settles what a crash has left.
-struct AtOpening<'component, D: Domain, M>(&'component TransactionComponent<D, M>);
-
-impl<D: Domain, M: Maps> Settle<D> for AtOpening<'_, D, M> {
-    fn settle(&self, guard: &Guard<'_, D>, record: Record<'_, D>) -> pando_log::Result<Status> {
-        self.0.decide_unowned(record).map_err(refused)?;
-        self.0.settle_record(guard, record)
     }
 
     fn push_redo(&self, payload: &[u8], bytes: &mut Vec<u8>) {

@@ -14,7 +14,8 @@
 //! later finds an earlier commit decided, and installs nothing of it. If that one has failed and is
 //! not undone everywhere, the helper makes another tombstone. So does one that takes back a bare
 //! commit (`bare.rs`) whose key is absent. (A thread that panics inside a commit
-//! leaves it undecided. Then a late install takes place, as if the commit had come last.)
+//! leaves it undecided. Then a late install takes place, as if the commit had come last, unless the
+//! commit is bare.)
 //!
 //! If the log has files, the removal must be durable too. Else a page that is written to a store
 //! meanwhile would lack the version that a power cut brings back (`durable.rs`).

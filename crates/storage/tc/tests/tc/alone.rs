@@ -7,15 +7,16 @@ use pando_device::simulated::{Kept, Simulated};
 use pando_index::random::Random;
 use pando_index::{KeyRange, Order, RangeIndex};
 use pando_log::{Log, LogOptions};
+use pando_pmem::testing::kill_after;
 use pando_pmem::testing::refusal::{Resource, refuse};
 use pando_pmem::{CreateOptions, Domain, OpenPool, Pool, layout};
-use pando_tc::{Error, Maps, Transaction, TransactionComponent};
+use pando_tc::{Error, Maps, Transaction, TransactionComponent, TransactionalMap};
 use pando_tree::testing::Fixture;
 use pando_wbtree::{RecordBytes, WbTree, WbTrees};
 
 use crate::common::{
-    Component, Killed, Kind, Records, TwoMaps, abandon, anonymous, anonymous_of, bztree, check,
-    commit, create, dump, open_over, open_with, reopen,
+    Component, Killed, Kind, Records, TwoMaps, Write, abandon, anonymous, anonymous_of, bztree,
+    check, commit, create, dump, missing, open_over, open_with, reopen,
 };
 use crate::over_each_index;
 
@@ -248,6 +249,47 @@ fn a_full_pool_opens_with_what_it_has_no_room_to_undo() {
         }
     }
     assert!(is_left, "there always was room to undo");
+}
+
+/// Two commits are killed. The opening cannot undo the first one, since its map is missing. The
+/// second one fails all the same, and no later settling lets it commit.
+#[test]
+fn an_opening_decides_what_is_behind_a_commit_that_it_cannot_undo() {
+    let kind = bztree::<Killed>;
+    for first in [0, 10, 16, 22] {
+        for second in 0.. {
+            let (_folder, path) = pando_pmem::testing::folder_and_pool();
+            let component = Arc::new(create(kind(), &path));
+            let old = b"old".as_slice();
+            let writes: [Write; 4] =
+                [(0, b"a", Some(old)), (0, b"b", Some(old)), (1, b"c", Some(old)), (1, b"d", None)];
+            commit(&component, &writes).expect("commits");
+            let new = b"new".as_slice();
+            let of_missing: [Write; 2] = [(0, b"a", Some(new)), (0, b"b", Some(new))];
+            let _ = kill_after(first, || commit(&component, &of_missing));
+            let has_ended = match second % 2 {
+                0 => {
+                    let both: [Write; 2] = [(1, b"c", Some(new)), (1, b"d", Some(new))];
+                    kill_after(second / 2, || commit(&component, &both).expect("commits")).is_some()
+                }
+                _ => {
+                    let index = component.maps().shared(1);
+                    let map = TransactionalMap::new(component.clone(), 1, index).expect("a map");
+                    kill_after(second / 2, || map.put(b"c", new).expect("writes")).is_some()
+                }
+            };
+            component.log().pool().clone().abandon();
+            drop(component);
+            let (component, _) = missing(0, u64::MAX, || reopen(kind(), &path));
+            let shown = dump(&component);
+            component.settle().expect("the map is there");
+            assert_eq!(dump(&component), shown, "killed after {first} and {second} writes");
+            check(&component);
+            if has_ended && second % 2 == 0 {
+                break;
+            }
+        }
+    }
 }
 
 /// A map whose values have eight bytes cannot be transactional.

@@ -8,8 +8,8 @@ use pando_pmem::{CreateOptions, Domain, OpenPool, Pool};
 use pando_tc::TransactionalMap;
 
 use crate::common::{
-    Component, Killed, Kind, Records, Write, abandon, bztree, check, commit, commit_at_last,
-    create, dump, open, reopen, with,
+    Component, Killed, Kind, Records, Write, abandon, anonymous, bztree, check, commit,
+    commit_at_last, create, dump, open, reopen, with,
 };
 use crate::over_each_index;
 
@@ -17,6 +17,7 @@ over_each_index!(Killed:
     a_kill_at_each_write_leaves_all_of_a_commit_or_nothing,
     a_kill_at_each_write_of_an_opening_leaves_the_same,
     a_kill_at_each_write_of_a_write_of_one_key_leaves_it_or_nothing,
+    a_write_of_one_key_that_finds_the_pool_full_leaves_nothing,
 );
 
 const BEFORE: &[Write] =
@@ -150,6 +151,37 @@ fn a_kill_at_each_write_of_a_write_of_one_key_leaves_it_or_nothing<D: Domain>(ki
         }
     }
     assert_eq!(seen, [true; 2]);
+}
+
+/// In a pool that refuses one block, or all from some point on.
+fn a_write_of_one_key_that_finds_the_pool_full_leaves_nothing<D: Domain>(kind: Kind<D>) {
+    use pando_pmem::testing::refusal::{Resource, refuse};
+
+    let long = vec![7_u8; 1_000];
+    for op in 0..3 {
+        for (granted, refused) in (0..).flat_map(|granted| [(granted, 1), (granted, u64::MAX)]) {
+            let component = Arc::new(anonymous(kind));
+            commit(&component, BEFORE).expect("commits");
+            let before = dump(&component);
+            let index = component.maps().shared(0);
+            let map = TransactionalMap::new(component.clone(), 0, index).expect("a map");
+            let work = || match op {
+                0 => map.put(b"ash", &long),
+                1 => map.put(b"fir", &long),
+                _ => map.remove(b"elm").map(drop),
+            };
+            let (done, is_refused) = refuse(Resource::Block, granted, refused, work);
+            let found = dump(&component);
+            match done {
+                Ok(()) => assert_ne!(found, before, "{op}: {granted} granted"),
+                Err(error) => assert_eq!(found, before, "{op}: {granted} granted, {error}"),
+            }
+            check_and_go_on(&component, &found);
+            if !is_refused {
+                break;
+            }
+        }
+    }
 }
 
 /// In a pool that refuses a block at any point of a commit, all of it takes place or nothing.

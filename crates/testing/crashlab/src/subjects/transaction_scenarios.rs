@@ -173,6 +173,8 @@ fn without_files() -> Vec<Scenario<TransactionsModel>> {
                 .collect();
             programs[0].insert(0, Op::Settle);
             programs
+                .extend(random.one_in(2).then(|| vec![run(&[Step::Put(A, 8), Step::Put(B, 8)])]));
+            programs
         }),
         // A thread settles such a write, which began before the snapshot was there.
         scenario("snapshot-alone", 0, |random| {
