@@ -9,8 +9,9 @@
 //! If the file `lock` is there, a process that has the store open is found by it. On a file system
 //! that cannot be written there is none.
 
-use std::fs::{self, File};
+use std::fs::{self, DirBuilder, File};
 use std::io::{self, ErrorKind};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process;
 use std::sync::Arc;
@@ -65,7 +66,8 @@ impl Scratch {
             let number = NEXT.fetch_add(1, Ordering::Relaxed);
             let name = format!("pando-unchanged-{}-{number}", process::id());
             let path = std::env::temp_dir().join(name);
-            match fs::create_dir(&path) {
+            // Only this user may read it: the file has records.
+            match DirBuilder::new().mode(0o700).create(&path) {
                 Ok(()) => return Ok(Self(path)),
                 // Left by a kill of an earlier process of that number.
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
