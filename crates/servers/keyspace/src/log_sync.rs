@@ -541,7 +541,7 @@ mod tests {
         assert_eq!(sync.delayed(), 1);
     }
 
-    /// A record of the log has the old and the new value, however short the request is.
+    /// What counts are the records of the log.
     #[test]
     fn replies_wait_in_each_mode_if_the_disk_is_slower_than_the_writers() {
         let folder = tempfile::tempdir().expect("a folder");
@@ -558,15 +558,15 @@ mod tests {
         let durable_lsn = shared.pool.sync().expect("syncs");
         shared.stalled_lsn.store(durable_lsn, Ordering::Relaxed);
         let mut context = Context::from_waker(Waker::noop());
-        write(10);
+        write(20);
         let mut at_once = pin!(sync.until_acknowledged());
         assert!(at_once.as_mut().poll(&mut context).is_ready());
         assert_eq!(shared.rounds.lock().wanted, 0);
-        write(90);
+        write(180);
         let mut at_once = pin!(sync.until_acknowledged());
         assert!(at_once.as_mut().poll(&mut context).is_ready());
         assert!(shared.rounds.lock().wanted == 1 && !sync.is_behind());
-        write(100);
+        write(200);
         assert!(sync.is_behind());
         let mut late = pin!(sync.until_acknowledged());
         assert!(late.as_mut().poll(&mut context).is_pending());
