@@ -327,10 +327,9 @@ impl<'op, D: Domain, M: Maps> Call<'op, '_, D, M> {
             Ok(Decision::Remove) => true,
             Err(error) => return Outcome::Refused(error.into()),
         };
-        // In a store the record tells pages what is durable (`durable.rs`). A helper takes a failed
-        // version for one that cannot be replaced any more.
-        let is_over_failed = is_replaced_failed && !mutant!("tc-bare-over-failed");
-        let is_bare = self.may_be_bare && !M::MAY_BE_STORED && !is_removal && !is_over_failed;
+        // In a store the record tells pages what is durable (`durable.rs`). A helper that finds a
+        // failed version relies on this: no bare commit replaces one.
+        let is_bare = self.may_be_bare && !M::MAY_BE_STORED && !is_removal && !is_replaced_failed;
         let replaced = Replacing { stamp, was_present, is_removal, is_bare };
         self.append(replaced, old.filter(|_| !is_bare), new)
     }
