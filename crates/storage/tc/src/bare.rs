@@ -58,10 +58,10 @@
 
 use pando_index::RangeIndex;
 use pando_log::{Record, Status};
-use pando_pmem::{Domain, Guard, mutant};
+use pando_pmem::{Domain, mutant};
 
 use crate::commit::{Completed, InFlight};
-use crate::component::{Maps, TransactionComponent};
+use crate::component::{Found, Maps, TransactionComponent};
 use crate::error::{Error, Result};
 use crate::record::{Commit, Write, is_bare};
 use crate::stamp::{Stamp, Version, put};
@@ -131,39 +131,6 @@ impl<D: Domain, M: Maps> TransactionComponent<D, M> {
         })?;
         Ok(is_installed)
     }
-
-    /// The version of a key, if it is committed.
-    fn committed(
-        &self,
-        guard: &Guard<'_, D>,
-        index: &dyn RangeIndex,
-        (map, key): (u64, &[u8]),
-    ) -> Result<Looked> {
-        // As in `find`.
-        let settled = self.log().sealed_lsn(guard);
-        let mut found = None;
-        index.read(key, &mut |value| {
-            let split = Stamp::split(value);
-            found = Some(split.map(|(stamp, value)| (stamp, value.to_vec())));
-        })?;
-        let Some(found) = found else { return Ok(Looked::Committed(Version::ABSENT)) };
-        let what = "its value has no stamp";
-        let damaged = || Error::Damaged { map, key: key.to_vec(), what };
-        let (stamp, value) = found.ok_or_else(damaged)?;
-        Ok(match self.in_flight(guard, stamp, settled) {
-            Some(_) => Looked::InFlight,
-            None => {
-                let value = (!stamp.is_removed()).then_some(value);
-                Looked::Committed(Version { stamp, value })
-            }
-        })
-    }
-}
-
-enum Looked {
-    Committed(Version),
-    /// Its commit is undecided, or has failed.
-    InFlight,
 }
 
 impl<D: Domain, M: Maps> InFlight<'_, '_, D, M> {
@@ -204,10 +171,9 @@ impl<D: Domain, M: Maps> InFlight<'_, '_, D, M> {
 
     /// Whether the commit is installed. If it is not, its owner cannot install it any more.
     fn is_there_for_good(&self, map: &dyn RangeIndex, write: &Write) -> Result<bool> {
-        let place = (write.map, write.key.as_slice());
         for _ in 0..LOOKS {
-            let looked = self.component.committed(self.guard, map, place)?;
-            let Looked::Committed(version) = looked else { return Ok(false) };
+            let found = self.component.find(self.guard, write.map, &write.key)?;
+            let Found::Settled(version) = found else { return Ok(false) };
             if version.stamp.is_installed_by(self.stamp) {
                 return Ok(true);
             }

@@ -35,7 +35,7 @@ struct Code {
     takes_back: bool,
     /// `decide_found`: who finds the owner's version decides before it replaces that.
     decides_found: bool,
-    /// The writer finds the key too early to see the commit, and installs by what it has found.
+    /// The writer replaces a version by a CAS from what it has found.
     installs_from_found: bool,
 }
 
