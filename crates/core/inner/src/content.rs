@@ -110,17 +110,16 @@ impl<'op> InnerContent<'op> {
         self
     }
 
-    /// Replaces child `index` by two, with `separator` between them.
-    pub(crate) fn split_child(
+    /// Adds children behind child `index`, each with the separator before it.
+    pub(crate) fn add_children<D: Domain>(
         &mut self,
         index: usize,
-        left: Link,
-        separator: &'op [u8],
-        right: Link,
+        others: &[(&'op [u8], NewNode<'op, D>)],
     ) {
-        self.children[index] = left;
-        self.children.insert(index + 1, right);
-        self.separators.insert(index, separator);
+        let separators = others.iter().map(|(separator, _)| *separator);
+        self.separators.splice(index..index, separators);
+        let links = others.iter().map(|(_, node)| node.link);
+        self.children.splice(index + 1..index + 1, links);
     }
 
     /// Replaces the children `left` and `left + 1` by one.

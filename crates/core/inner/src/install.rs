@@ -49,7 +49,7 @@ pub struct Parent<'op> {
 pub enum Progress {
     /// Two nodes became one, or the root's only child became the root.
     Merged,
-    /// A node was replaced by one or two with the same records.
+    /// A node was replaced by one or more, with its records and maybe others.
     Replaced,
     /// Another thread has changed the tree: look again.
     Raced,

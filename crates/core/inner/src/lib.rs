@@ -28,7 +28,7 @@
 //! | modification | words of the PMwCAS | blocks that it owns |
 //! | --- | --- | --- |
 //! | replace leaf N under P by one | seal of N, child of P: N to N', status of P: next version | N or N' |
-//! | split leaf N under P, P under G | seal of N, status of P: frozen, child of G: P to P', status of G: next | P or P', N, N', O |
+//! | split leaf N under P, P under G | seal of N, status of P: frozen, child of G: P to P', status of G: next | P or P', N, N', O; or up to five nodes like O |
 //! | merge leaves L, N under P | the same, and the seal of L | P or P', L, N, M |
 //! | split inner P under G, G under H | status of P, of G: frozen, child of H: G to G', status of H: next | G or G', P, P', Q |
 //! | merge inner P, Q under G | status of P, Q, G: frozen, child of H: G to G', status of H: next | G or G', P, Q, M |
@@ -56,5 +56,5 @@ pub use descent::{Fence, Fenced, Path, Step, Upper};
 pub use install::{Anchor, Gone, Outcome, Parent, Progress};
 pub use merge::MOST_RACES;
 pub use node::{Inner, Leaves, Node, Probe, each_searched};
-pub use split::{Halves, separator_between};
+pub use split::{MOST_MORE, Parts, separator_between, separator_bytes};
 pub use teardown::next_unit;

@@ -1,8 +1,8 @@
-//! Splits: the parent of two new leaves, of an inner node, of the root.
+//! Splits: the parent of new leaves, of an inner node, of the root.
 
 use pando_index::{Error, Result};
 use pando_pmem::{Domain, mutant};
-use pando_pmwcas::{Descriptor, Policy};
+use pando_pmwcas::{Descriptor, MAX_WORDS, Policy};
 use pando_tree::context::Context;
 use pando_tree::key::{SLICE_BYTES, shortest_between};
 
@@ -12,13 +12,24 @@ use crate::install::{Anchor, Gone, Outcome, Parent, Progress, give, modify};
 use crate::layout::Link;
 use crate::node::Leaves;
 
-/// The halves of a split and the separator between them.
-pub type Halves<'op, D> = (NewNode<'op, D>, &'op [u8], NewNode<'op, D>);
+/// Nodes in the place of one, and the separator before each but the first.
+pub type Parts<'op, D> = (NewNode<'op, D>, Vec<(&'op [u8], NewNode<'op, D>)>);
+
+/// Nodes besides the first one that may take the place of one. Each takes an entry of the
+/// descriptor. The others are: the seal, which is one word; the status of the parent; the status
+/// and the child word of the parent's parent; and the first node.
+pub const MOST_MORE: usize = MAX_WORDS - 5;
+
+/// About as many bytes as a separator takes in an inner node, with its child.
+pub fn separator_bytes(separator: &[u8]) -> u64 {
+    separator.len() as u64 + 16
+}
 
 impl<L: Leaves> Upper<L> {
-    /// The parent of the leaf at the end of `path`, if it has room for one more separator; `None`
-    /// above the root. Otherwise what has happened instead: the parent was split, or another thread
-    /// came first. `is_scarce`: split it also if a full pool has no block for a copy of it.
+    /// The parent of the leaf at the end of `path`, if it has room for more separators, of
+    /// `more_bytes` ([`separator_bytes`]); `None` above the root. Otherwise what has happened
+    /// instead: the parent was split, or another thread came first. `is_scarce`: split it also if a
+    /// full pool has no block for a copy of it.
     ///
     /// # Errors
     ///
@@ -27,7 +38,7 @@ impl<L: Leaves> Upper<L> {
         &self,
         context: Context<'op, D>,
         path: &Path,
-        separator: &[u8],
+        more_bytes: u64,
         is_scarce: bool,
     ) -> Result<Result<Option<Parent<'op>>, Progress>> {
         let parent = match self.parent(context, path, path.height, path.leaf.link) {
@@ -35,7 +46,7 @@ impl<L: Leaves> Upper<L> {
             Err(Gone) => return Ok(Err(Progress::Raced)),
         };
         if let Some(parent) = &parent
-            && (self.is_full(&parent.content, separator)
+            && (self.is_full(&parent.content, more_bytes)
                 || (is_scarce && self.is_too_large(context, &parent.content)))
         {
             return self.split_inner(context, path, path.height - 1).map(Err);
@@ -80,7 +91,7 @@ impl<L: Leaves> Upper<L> {
         };
         let (left, between, right) = subject.content.split();
         if let Some(parent) = &parent
-            && self.is_full(&parent.content, between)
+            && self.is_full(&parent.content, separator_bytes(between))
         {
             return self.split_inner(context, path, level - 1);
         }
@@ -91,7 +102,7 @@ impl<L: Leaves> Upper<L> {
             (path, level),
             inner.node.link,
             parent,
-            (left, between, right),
+            (left, vec![(between, right)]),
             |operation| {
                 let status_off = inner.node.status_off();
                 operation.add_word(status_off, subject.status.0, subject.status.frozen().0)
@@ -99,14 +110,14 @@ impl<L: Leaves> Upper<L> {
         )
     }
 
-    /// Whether an inner node must be split before it takes another separator.
-    fn is_full(&self, content: &InnerContent<'_>, separator: &[u8]) -> bool {
-        content.children.len() >= 4
-            && content.bytes() + separator.len() as u64 + 16 > self.inner_bytes
+    /// Whether an inner node must be split before it takes separators of so many bytes.
+    fn is_full(&self, content: &InnerContent<'_>, more_bytes: u64) -> bool {
+        content.children.len() >= 4 && content.bytes() + more_bytes > self.inner_bytes
     }
 
-    /// Replaces the node `old` at `level` of `path` by two, under a new parent. `seal` adds the
-    /// words that say that the node has not changed since it was read.
+    /// Replaces the node `old` at `level` of `path` by `parts`, at most [`MOST_MORE`] behind the
+    /// first one, under a new parent. `seal` adds the word that says that the node has not changed
+    /// since it was read.
     ///
     /// # Errors
     ///
@@ -117,29 +128,26 @@ impl<L: Leaves> Upper<L> {
         (path, level): (&Path, usize),
         old: Link,
         parent: Option<Parent<'op>>,
-        halves: Halves<'op, D>,
+        (first, others): Parts<'op, D>,
         seal: impl FnOnce(&mut Descriptor<'op, 'op, D>) -> pando_pmwcas::Result<()>,
     ) -> Outcome {
-        let (left, between, right) = halves;
         modify(context, Progress::Replaced, |operation| {
             seal(operation)?;
             let Some(mut parent) = parent else {
-                // The root splits: a new root above the halves. The old root is freed as the old
+                // The root splits: a new root above the parts. The old root is freed as the old
                 // value of the entry word.
-                let content = InnerContent {
-                    children: vec![left.link, right.link],
-                    separators: vec![between],
-                };
+                let mut content = InnerContent { children: vec![first.link], separators: vec![] };
+                content.add_children(0, &others);
                 let root = content.build(context)?;
                 let entry = self.hang(operation, Anchor::Root, old)?;
                 give(operation, entry, root);
-                for half in [left, right] {
-                    let owned = operation.own_block(0, Policy::FreeNewOnFailure)?;
-                    give(operation, owned, half);
-                }
+                let owned = operation.own_block(0, Policy::FreeNewOnFailure)?;
+                give(operation, owned, first);
+                give_others(operation, others)?;
                 return Ok(true);
             };
-            parent.content.split_child(parent.child, left.link, between, right.link);
+            parent.content.children[parent.child] = first.link;
+            parent.content.add_children(parent.child, &others);
             let block = parent.content.build(context)?;
             let Some(anchor) = self.anchor(context, path, level - 1, parent.inner.node.link) else {
                 return Ok(false);
@@ -156,12 +164,23 @@ impl<L: Leaves> Upper<L> {
                 (old.0, Policy::FreeOne)
             };
             let owned = operation.own_block(replaced, policy)?;
-            give(operation, owned, left);
-            let owned = operation.own_block(0, Policy::FreeNewOnFailure)?;
-            give(operation, owned, right);
+            give(operation, owned, first);
+            give_others(operation, others)?;
             Ok(true)
         })
     }
+}
+
+/// Passes new nodes, whose links are in their new parent, to `operation`.
+fn give_others<'op, D: Domain>(
+    operation: &mut Descriptor<'_, 'op, D>,
+    others: Vec<(&'op [u8], NewNode<'op, D>)>,
+) -> pando_pmwcas::Result<()> {
+    for (_, node) in others {
+        let owned = operation.own_block(0, Policy::FreeNewOnFailure)?;
+        give(operation, owned, node);
+    }
+    Ok(())
 }
 
 /// The shortest key above `last` and not above `first`. Keys of eight bytes are not shortened, so

@@ -1,22 +1,23 @@
-//! Runs of records behind all records of a leaf: a leaf of them is built and linked at once, as a
-//! load in the order of keys needs it.
+//! Runs of records behind all records of a leaf. A leaf of each run is built, and several are
+//! linked at once, as a load in the order of keys needs it.
 //!
 //! | step | deciding word | a crash leaves |
 //! | --- | --- | --- |
-//! | look: the run lies behind the records of its leaf, and within its range | | nothing |
+//! | look: the first run lies behind the records of its leaf and within its range; so do some runs behind it | | nothing |
 //! | close the leaf: its records are final | the closing word | an open leaf, or a closed one |
 //! | look again, at the final records | | the same |
-//! | install a leaf of all records, if they fit one; else a copy of the leaf, and a leaf of the run | the words of a consolidation, or of a split | the same, or all records of the run |
+//! | install a leaf of the old records and of the first run, if they fit one, else a copy of the leaf; and a leaf of each other run | the words of a consolidation, or of a split | the same, or all records of the runs |
 //!
-//! The keys of the run are absent from the closing to the installation, since they are in the range
-//! of a closed leaf and behind its records. So each record is inserted at the installation. If
-//! anything else is found, the leaf is opened again, and the records are written one by one. They
-//! also are if the leaf is to be split first, and in a pool that was full, where a closed leaf may
-//! not be replaced.
+//! The keys of the runs are absent from the closing to the installation, since they are in the
+//! range of a closed leaf and behind its records. So each record is inserted at the installation.
+//! If anything else is found, the leaf is opened again, unless it is a range leaf, and the records
+//! are written one by one. They also are if the leaf is to be split first, and in a pool that was
+//! full, where a closed leaf may not be replaced.
 
 use pando_index::{Error, Record, Result};
-use pando_inner::{Outcome, Path, Progress};
+use pando_inner::{MOST_MORE, Path, Progress};
 use pando_pmem::{Domain, mutant};
+use pando_tree::blocks::NewBlock;
 use pando_tree::checked::undamaged;
 use pando_tree::context::Context;
 
@@ -28,10 +29,13 @@ use crate::layout::{LIMITS, SLICED_BYTES, padded};
 use crate::leaf::Leaf;
 use crate::meta::Meta;
 use crate::node::Probe;
+use crate::smo::split::{Other, separator_bytes_of};
 use crate::tree::BzTree;
 
 /// Shorter runs are written one by one.
 const LEAST_RUN: usize = 8;
+/// Runs that are linked at once. The leaf before them and the parent are copied once for them all.
+const MOST_RUNS: usize = MOST_MORE;
 /// How often a run is tried: an attempt may split the parent first.
 const ATTEMPTS: u32 = 4;
 
@@ -42,13 +46,15 @@ impl<D: Domain> BzTree<D> {
         // The first record that is not written.
         let mut first = 0;
         while behind < records.len() {
-            let run = behind..behind + self.run_of(&records[behind..]).max(1);
-            behind = run.end;
-            if run.len() < LEAST_RUN {
+            let start = behind;
+            let run = self.run_of(&records[start..]).max(1);
+            behind += run;
+            if run < LEAST_RUN {
                 continue;
             }
-            self.put_many(&records[first..run.start])?;
-            first = if self.append(&records[run.clone()])? { run.end } else { run.start };
+            self.put_many(&records[first..start])?;
+            first = start + self.append(&records[start..], run)?;
+            behind = behind.max(first);
         }
         self.put_many(&records[first..])
     }
@@ -74,43 +80,106 @@ impl<D: Domain> BzTree<D> {
         records.len()
     }
 
-    /// Inserts the run; false if it is to be written one by one.
-    fn append(&self, run: &[Record<'_>]) -> Result<bool> {
+    /// The run of the first `run` records, and the runs behind it that lie below `high`; at most
+    /// `most`.
+    fn runs_of<'call, 'key>(
+        &self,
+        records: &'call [Record<'key>],
+        run: usize,
+        high: Option<&[u8]>,
+        most: usize,
+    ) -> Vec<&'call [Record<'key>]> {
+        let (first, mut rest) = records.split_at(run);
+        let mut runs = vec![first];
+        while let (Some((last, _)), Some((next, _))) = (runs[runs.len() - 1].last(), rest.first())
+            && runs.len() < most
+            && last < next
+        {
+            let (run, behind) = rest.split_at(self.run_of(rest));
+            let is_within = run.last().is_some_and(|(last, _)| is_below(last, high))
+                || mutant!("runs-beyond-leaf");
+            if run.len() < LEAST_RUN || !is_within {
+                break;
+            }
+            runs.push(run);
+            rest = behind;
+        }
+        runs
+    }
+
+    /// Inserts the first `run` records, which are a run, and runs behind it. Returns the number of
+    /// records that were inserted; none if they are to be written one by one.
+    fn append(&self, records: &[Record<'_>], run: usize) -> Result<usize> {
+        let mut most = MOST_RUNS;
         for _ in 0..ATTEMPTS {
             let guard = self.pin()?;
             let context = self.context(&guard);
-            let appended = guard.without_reserve(|| self.try_append(context, run));
+            let appended = guard.without_reserve(|| self.try_append(context, records, (run, most)));
             undamaged(&guard)?;
             match appended {
-                Ok(Some(is_done)) => return Ok(is_done),
+                Ok(Some(appended)) => return Ok(appended),
                 Ok(None) => {}
-                // A full pool: single records may still fit.
-                Err(_) => return Ok(false),
+                // A full pool: one run may still fit, or single records.
+                Err(_) if most > 1 => most = 1,
+                Err(_) => return Ok(0),
             }
         }
-        Ok(false)
+        Ok(0)
     }
 
     /// One attempt. `None` means: search again from the root.
-    fn try_append(&self, context: Context<'_, D>, run: &[Record<'_>]) -> Result<Option<bool>> {
-        let (Some((first, _)), Some((last, _))) = (run.first(), run.last()) else {
-            return Ok(Some(false));
-        };
+    fn try_append(
+        &self,
+        context: Context<'_, D>,
+        records: &[Record<'_>],
+        (run, most): (usize, usize),
+    ) -> Result<Option<usize>> {
+        let (first, last) = (records[0].0, records[run - 1].0);
         let path = self.find_path(context, Probe::new(first));
         let leaf = Leaf::new(path.leaf);
-        let is_within = path.high(context).is_none_or(|high| *last < high);
+        let high = path.high(context);
         // First, without a look at records: in a load of scattered keys no run is within a leaf.
-        if !is_within || self.sweep.was_full() {
-            return Ok(Some(false));
+        if !is_below(last, high) || self.sweep.was_full() {
+            return Ok(Some(0));
         }
         let content = self.content(context, &leaf);
         if !content.is_before(context, first)
             // A copy would have the usual room again, and so grow without end.
             || self.is_too_much(&content, content.bytes(), Wanted::NONE)
         {
-            return Ok(Some(false));
+            return Ok(Some(0));
         }
-        // The room of the records until they are copied.
+        let runs = self.runs_of(records, run, high, most);
+        let staged: Vec<_> =
+            runs.iter().map(|run| self.stage(context, run)).collect::<Result<_>>()?;
+        let contents: Vec<_> = staged.iter().map(|(content, _)| content).collect();
+        // Before the leaf is closed: a refusal must leave no trace in it.
+        let leaf_bytes = u64::from(self.options.leaf_bytes);
+        let room = (0..=runs.len()).map(|_| context.reserve(leaf_bytes));
+        room.collect::<Result<Vec<_>>>().map(drop)?;
+        let (closing, content) = self.close(context, &leaf)?;
+        let installed = self.append_to_closed(context, &path, closing, (content, &contents, first));
+        match installed {
+            Ok((Progress::Replaced, installed)) => {
+                Ok(Some(runs[..installed].iter().map(|run| run.len()).sum()))
+            }
+            Ok((Progress::Raced, _)) => {
+                closing.reopen(context);
+                Ok(None)
+            }
+            other => {
+                closing.reopen(context);
+                other.map(|_| Some(0))
+            }
+        }
+    }
+
+    /// Writes the records of a run into a block, which is kept until they are copied.
+    fn stage<'op>(
+        &self,
+        context: Context<'op, D>,
+        run: &[Record<'_>],
+    ) -> Result<(Content, NewBlock<'op, D>)> {
         let bytes = run.iter().map(|(key, value)| padded((key.len() + value.len()) as u64)).sum();
         let mut block = context.guard.reserve(bytes).map_err(Error::storage)?;
         let (mut at, mut records) = (0, Vec::with_capacity(run.len()));
@@ -124,50 +193,69 @@ impl<D: Domain> BzTree<D> {
             records.push(LiveRecord { meta, off: block.off() + at });
             at += padded(record_bytes);
         }
-        let run = self.content_of(context, records);
-        let (closing, content) = self.close(context, &leaf)?;
-        let installed = self.append_to_closed(context, &path, closing, (content, run, first));
-        match installed {
-            Ok(Progress::Replaced) => Ok(Some(true)),
-            Ok(Progress::Raced) => {
-                closing.reopen(context);
-                Ok(None)
-            }
-            other => {
-                closing.reopen(context);
-                other.map(|_| Some(false))
-            }
-        }
+        Ok((self.content_of(context, records), block))
     }
 
-    /// Installs the records, which are a run, behind those of a closed leaf. *Raced* means: search
-    /// again.
+    /// Installs the records of runs behind those of a closed leaf. Returns the number of runs that
+    /// were installed. *Raced* means: search again.
     fn append_to_closed(
         &self,
         context: Context<'_, D>,
         path: &Path,
         closing: Closing,
-        (content, run, first): (Content, Content, &[u8]),
-    ) -> Outcome {
+        (content, runs, first): (Content, &[&Content], &[u8]),
+    ) -> Result<(Progress, usize)> {
         if !content.is_before(context, first) && !mutant!("run-amid-records") {
-            return Ok(Progress::Nothing);
+            return Ok((Progress::Nothing, 0));
         }
         let room = self.room(Wanted::NONE);
-        let (together, _blocks) = content.join(context, &run)?;
-        if !self.is_too_much(&together, together.bytes(), Wanted::NONE) {
-            return self.consolidate(context, path, closing, &together, room);
-        }
+        let (together, _blocks) = content.join(context, runs[0])?;
+        let is_joined = !self.is_too_much(&together, together.bytes(), Wanted::NONE);
         // As before: it may have grown until it was closed.
-        if self.is_too_much(&content, content.bytes(), Wanted::NONE) || content.len() == 0 {
-            return Ok(Progress::Nothing);
+        if !is_joined
+            && (self.is_too_much(&content, content.bytes(), Wanted::NONE) || content.len() == 0)
+        {
+            return Ok((Progress::Nothing, 0));
         }
-        let between = separator_before(context, &content, &run);
-        let parent = match self.parent_with_room(context, path, between.unwrap_or(&[0; 8]))? {
+        let (leaf, runs) = if is_joined { (&together, &runs[1..]) } else { (&content, runs) };
+        let others = self.others_of(context, leaf, runs);
+        let installed = usize::from(is_joined) + others.len();
+        if others.is_empty() {
+            return Ok((self.consolidate(context, path, closing, leaf, room)?, installed));
+        }
+        let parent = match self.parent_with_room(context, path, &others)? {
             Ok(parent) => parent,
-            Err(_) => return Ok(Progress::Raced),
+            Err(_) => return Ok((Progress::Raced, 0)),
         };
-        self.install_halves(context, path, closing, parent, (&content, between, &run), room)
+        let leaves = (leaf, &others[..]);
+        Ok((self.install_leaves(context, path, closing, parent, leaves, room)?, installed))
     }
+
+    /// The first of `runs`, and as many others as take a quarter of an inner node, each with the
+    /// separator before it. A parent may have to be split for them; its halves have room.
+    fn others_of<'op, 'call>(
+        &self,
+        context: Context<'op, D>,
+        mut left: &'call Content,
+        runs: &[&'call Content],
+    ) -> Vec<Other<'op, 'call>> {
+        let (mut others, mut more_bytes) = (Vec::with_capacity(runs.len()), 0);
+        for &run in runs {
+            let other = (separator_before(context, left, run), run);
+            more_bytes += separator_bytes_of(&other);
+            if !others.is_empty() && more_bytes > u64::from(self.options.inner_bytes) / 4 {
+                break;
+            }
+            others.push(other);
+            left = run;
+        }
+        others
+    }
+}
+
+/// Whether a key is below the upper end of a range.
+fn is_below(key: &[u8], high: Option<&[u8]>) -> bool {
+    high.is_none_or(|high| key < high)
 }
 
 #[cfg(test)]
@@ -223,6 +311,42 @@ mod tests {
         }
         assert_eq!(tree.len().expect("counted"), 300 * 25);
         assert!(largest <= 1_024, "a leaf has {largest} bytes");
+    }
+
+    /// Runs are linked together as far as they lie below the next leaf's keys; fewer of them, if
+    /// their separators are long.
+    #[test]
+    fn runs_are_linked_together_up_to_the_next_leaf() {
+        let shapes = [
+            (8_usize, 8, 4096, MOST_RUNS),
+            (8, 30, 4096, MOST_RUNS),
+            (9, 30, 4096, MOST_RUNS),
+            // The parent has a parent.
+            (8, 100, 512, MOST_RUNS),
+            (80, 30, 1024, 2),
+        ];
+        for (key_bytes, value_bytes, inner_bytes, most) in shapes {
+            let label = format!("keys of {key_bytes}, values of {value_bytes}");
+            let options = Options { inner_bytes, ..Options::default() };
+            let tree = Fixture::<Process, BzTrees>::anonymous(options).index;
+            let of_number = |number: u64| {
+                let key = [vec![0; key_bytes - 8], number.to_be_bytes().to_vec()].concat();
+                (key, vec![1; value_bytes])
+            };
+            let records: Vec<_> = (0..3_000).map(of_number).collect();
+            let lent: Vec<Record<'_>> =
+                records.iter().map(|(key, value)| (&key[..], &value[..])).collect();
+            tree.upsert_many(&lent[..10]).expect("room");
+            tree.upsert_many(&lent[2_500..]).expect("room");
+            let leaves = || tree.audit().expect("audits").stat.leaves as usize;
+            let (before, run) = (leaves(), tree.run_of(&lent[10..]));
+            let appended = tree.append(&lent[10..], run).expect("room");
+            assert_eq!((appended, leaves() - before), (run * most, most), "{label}");
+
+            tree.upsert_many(&lent[10 + appended..]).expect("room");
+            let audit = tree.audit().expect("audits");
+            assert_eq!((tree.len().expect("counted"), audit.problems), (3_000, vec![]), "{label}");
+        }
     }
 
     /// Short runs share leaves.

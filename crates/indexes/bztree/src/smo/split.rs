@@ -1,7 +1,9 @@
 //! Splits of leaves.
 
 use pando_index::Result;
-use pando_inner::{Fence, InnerContent, Outcome, Parent, Path, Progress};
+use pando_inner::{
+    Fence, InnerContent, MOST_MORE, Outcome, Parent, Path, Progress, separator_bytes,
+};
 use pando_pmem::Domain;
 use pando_tree::context::Context;
 
@@ -35,24 +37,25 @@ impl<D: Domain> BzTree<D> {
         }
         let (left, right) = content.split_at(middle);
         let separator = separator_before(context, &left, &right);
-        let parent = match self.parent_with_room(context, path, separator.unwrap_or(&[0; 8]))? {
+        let others = [(separator, &right)];
+        let parent = match self.parent_with_room(context, path, &others)? {
             Ok(parent) => parent,
             Err(progress) => return Ok(progress),
         };
-        let room = self.room(wanted);
-        self.install_halves(context, path, closing, parent, (&left, separator, &right), room)
+        self.install_leaves(context, path, closing, parent, (&left, &others), self.room(wanted))
     }
 
-    /// The parent of the leaf at the end of `path`, if it has room for one more separator; `None`
-    /// above the root. Otherwise what has happened instead: the parent was split, or another thread
-    /// came first.
+    /// The parent of the leaf at the end of `path`, if it has room for the separators of these
+    /// leaves; `None` above the root. Otherwise what has happened instead: the parent was split, or
+    /// another thread came first.
     pub(super) fn parent_with_room<'op>(
         &self,
         context: Context<'op, D>,
         path: &Path,
-        separator: &[u8],
+        others: &[Other<'op, '_>],
     ) -> Result<Result<Option<Parent<'op>>, Progress>> {
-        self.upper().parent_with_room(context, path, separator, self.sweep.was_full())
+        let more_bytes = others.iter().map(separator_bytes_of).sum();
+        self.upper().parent_with_room(context, path, more_bytes, self.sweep.was_full())
     }
 
     /// Whether a full pool has no block for a copy of an inner node, but may have blocks for its
@@ -61,36 +64,57 @@ impl<D: Domain> BzTree<D> {
         self.sweep.was_full() && self.upper().is_too_large(context, content)
     }
 
-    /// Replaces the closed leaf at the end of `path` by two with these records.
-    pub(super) fn install_halves<'op>(
+    /// Replaces the closed leaf at the end of `path` by leaves with these records.
+    pub(super) fn install_leaves<'op>(
         &self,
         context: Context<'op, D>,
         path: &Path,
         closing: Closing,
         parent: Option<Parent<'op>>,
-        (left, separator, right): (&Content, Option<&'op [u8]>, &Content),
+        (first, others): (&Content, &[Other<'op, '_>]),
         room: Room,
     ) -> Outcome {
         let leaf_bytes = u64::from(self.options.leaf_bytes);
-        let first = match right {
-            Content::Numbers(pairs) => pairs.first().map(|first| first.key.to_be_bytes()),
-            Content::Records(_) => None,
-        };
-        let between = separator.or(first.as_ref().map(<[u8; 8]>::as_slice));
-        let before = || Fence { high: between, ..path.leaf_fence(context) };
-        let left = self.build(context, left, room, before, leaf_bytes)?;
-        let behind = || Fence { low: between, ..path.leaf_fence(context) };
-        let right = self.build(context, right, room, behind, leaf_bytes)?;
-        let separator = separator.unwrap_or_else(|| separator_in(context, &right));
+        // The first keys of those whose separators can be told only when they are built.
+        let mut keys = [[0; 8]; MOST_MORE];
+        for (key, (_, content)) in keys.iter_mut().zip(others) {
+            if let Content::Numbers(pairs) = content
+                && let Some(first) = pairs.first()
+            {
+                *key = first.key.to_be_bytes();
+            }
+        }
+        let low_of =
+            |at: usize| others.get(at).map(|(separator, _)| separator.unwrap_or(&keys[at]));
+        let fence = || Fence { high: low_of(0), ..path.leaf_fence(context) };
+        let first = self.build(context, first, room, fence, leaf_bytes)?;
+        let mut built = Vec::with_capacity(others.len());
+        for (at, (separator, content)) in others.iter().enumerate() {
+            let fence = || {
+                let of_path = path.leaf_fence(context);
+                Fence { low: low_of(at), high: low_of(at + 1).or(of_path.high) }
+            };
+            let leaf = self.build(context, content, room, fence, leaf_bytes)?;
+            built.push((separator.unwrap_or_else(|| separator_in(context, &leaf)), leaf));
+        }
         self.upper().install_split(
             context,
             (path, path.height),
             path.leaf.link,
             parent,
-            (left, separator, right),
+            (first, built),
             |operation| closing.seal(operation),
         )
     }
+}
+
+/// The records of a further leaf, and the separator before it, if it can be told before the leaf is
+/// built ([`separator_before`]).
+pub(super) type Other<'op, 'call> = (Option<&'op [u8]>, &'call Content);
+
+/// Bytes that the separator takes in the parent.
+pub(super) fn separator_bytes_of((separator, _): &Other<'_, '_>) -> u64 {
+    separator_bytes(separator.unwrap_or(&[0; 8]))
 }
 
 /// Where to split, so that both halves have about the same bytes and at least one record.

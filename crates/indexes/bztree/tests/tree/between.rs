@@ -188,11 +188,13 @@ fn fill_all_but(fixture: &Fixture<CutShort<true>>, bytes: usize) {
 #[test]
 fn runs_of_records_amid_writes_to_their_leaf() {
     let key = u64::to_be_bytes;
-    let run: Vec<_> = (100..112).map(|number| (key(number * 10), [1_u8; 8])).collect();
-    let others: [&[Act]; 6] = [
+    // Some leaves of records.
+    let run: Vec<_> = (100..140).map(|number| (key(number * 10), [1_u8; 8])).collect();
+    let others: [&[Act]; 7] = [
         &[Act::Upsert(1_050, 9)],
-        &[Act::Remove(1_050), Act::Upsert(1_200, 9)],
+        &[Act::Remove(1_050), Act::Upsert(1_500, 9)],
         &[Act::Upsert(1_055, 9)],
+        &[Act::Upsert(1_205, 9), Act::Remove(1_300)],
         &[Act::Upsert(995, 9)],
         &[Act::Remove(20), Act::Upsert(21, 9)],
         &[Act::Insert(1_000, 9), Act::Insert(1_110, 9)],
@@ -231,7 +233,7 @@ fn runs_of_records_amid_writes_to_their_leaf() {
                         "{label}: {at}, {found:?}"
                     );
                 }
-                for at in [21, 995, 1_055, 1_200].into_iter().filter(|&at| is_others(at)) {
+                for at in [21, 995, 1_055, 1_205, 1_500].into_iter().filter(|&at| is_others(at)) {
                     let found = tree.get(&key(at)).expect("read");
                     assert_eq!(found.as_deref(), Some(&9_u64.to_le_bytes()[..]), "{label}: {at}");
                 }

@@ -19,7 +19,7 @@ pub enum Op {
     Remove(Vec<u8>),
     /// The key, the value expected, the new value.
     Exchange(Vec<u8>, Vec<u8>, Vec<u8>),
-    /// Upserts of records that fit a leaf, behind all others: they take place at once.
+    /// Upserts of records that are installed at once, behind all others.
     Run(Vec<(Vec<u8>, Vec<u8>)>),
 }
 
@@ -409,18 +409,31 @@ pub fn edges() -> Vec<Scenario> {
     ]
 }
 
-/// Runs of records: into an empty tree, behind records, and where a parent must be split first.
+/// Runs of records: into an empty tree, behind records, several at once, and where a parent must be
+/// split first.
 pub fn runs() -> Vec<Scenario> {
     let options = small_nodes();
     let ranged = small_ranges();
-    let run = |from: u64| {
-        Op::Run((from..from + 12).map(|index| (short(index), inline(index as u8))).collect())
+    // A quarter of a node has room for five separators.
+    let [wide, wide_ranged] =
+        [options, ranged].map(|options| Options { inner_bytes: 512, ..options });
+    let records = |from: u64, count| {
+        Op::Run((from..from + count).map(|index| (short(index), inline(index as u8))).collect())
     };
+    let run = |from: u64| records(from, 12);
     let many = (0..60).map(|index| run(index * 100)).collect();
+    // Five leaves of 22 records each, or of 17.
+    let leaves = |count| (0..40).map(|index| records(index * 1_000, count)).collect();
+    let five: Effect = |was, is| {
+        was.height >= 3 && is.leaves == was.leaves + 5 && is.inner_nodes == was.inner_nodes
+    };
     vec![
         exactly("run into an empty tree", options, vec![], run(0)),
         exactly("run behind records", options, inserts(8, short, inline), run(1_000)),
         exactly("run behind a range", ranged, inserts(14, short, inline), run(1_000)),
+        exactly("runs into an empty tree", wide, vec![], records(0, 40)),
+        first("five runs under a parent", wide, leaves(5 * 22), five),
+        first("five ranges under a parent", wide_ranged, leaves(5 * 17), five),
         first("run that splits a parent", options, many, |before, after| {
             before.inner_nodes >= 1 && after.inner_nodes > before.inner_nodes + 1
         }),
