@@ -167,14 +167,16 @@ impl Engine for Stored {
     }
 
     fn log_stat(&self) -> Result<Option<LogStat>, Error> {
-        let stat = self.store.stat().map_err(Error::of_store)?;
+        let component = self.store.component();
+        // The durable one first, so that it is not above the newest.
+        let durable_lsn = component.log().durable_lsn();
         Ok(Some(LogStat {
             path: self.path.join("log"),
-            newest_lsn: stat.newest_lsn,
-            durable_lsn: stat.durable_lsn,
-            image_lsn: stat.redo_lsn,
+            newest_lsn: component.newest_lsn()?,
+            durable_lsn,
+            image_lsn: self.store.redo_lsn(),
             image_bytes: 0,
-            has_stopped: self.store.component().log().has_stopped(),
+            has_stopped: component.log().has_stopped(),
             image_error: None,
         }))
     }
@@ -292,16 +294,11 @@ impl Engine for Stored {
     }
 
     fn used_bytes(&self) -> u64 {
-        self.store.stat().map_or(0, |stat| stat.data.pages.live_bytes)
+        self.store.space().map_or(0, |space| space.live_bytes)
     }
 
-    /// Reads the tables of pages.
     fn size_and_max_bytes(&self) -> (u64, u64) {
-        let size = self.store.stat().map(|stat| {
-            let pages = stat.data.pages;
-            pages.segments * pages.segment_bytes
-        });
-        (size.unwrap_or_default(), u64::MAX)
+        (self.store.space().map_or(0, |space| space.file_bytes), u64::MAX)
     }
 
     fn occupied_bytes(&self) -> Result<u64, Error> {

@@ -11,7 +11,7 @@
 //! become long (in pieces).
 
 use crate::failure::{Failure, Result};
-use crate::layout::{Content, Head, LONG_ABOVE_BYTES, hash_of, head_key_of_hash};
+use crate::layout::{Content, Head, hash_of, head_key_of_hash};
 use crate::stripes::stripe_of;
 use crate::transaction::{Transaction, has_expired};
 
@@ -23,12 +23,14 @@ pub struct Next<'value> {
     expires_at: Option<Option<u64>>,
     /// Whether the new string is too long for a head.
     is_long: bool,
+    /// A longer string is stored in pieces.
+    long_above_bytes: usize,
 }
 
 impl<'value> Next<'value> {
-    fn new(encoded: &'value mut Vec<u8>) -> Self {
+    fn new(encoded: &'value mut Vec<u8>, long_above_bytes: usize) -> Self {
         encoded.clear();
-        Self { encoded, expires_at: None, is_long: false }
+        Self { encoded, expires_at: None, is_long: false, long_above_bytes }
     }
 
     /// Sets the new head. Without this call the old value stays.
@@ -38,7 +40,7 @@ impl<'value> Next<'value> {
         head.encode_into(self.encoded);
         self.expires_at = Some(head.expires_at);
         self.is_long =
-            matches!(head.content, Content::String(bytes) if bytes.len() > LONG_ABOVE_BYTES);
+            matches!(head.content, Content::String(bytes) if bytes.len() > self.long_above_bytes);
     }
 }
 
@@ -46,7 +48,8 @@ impl Transaction<'_> {
     /// Puts a string at `key` in place of its value, for a command that changes nothing else.
     #[inline]
     pub fn put_string(&mut self, space: u8, key: &[u8], head: &Head<'_>) -> Result<()> {
-        if matches!(head.content, Content::String(bytes) if bytes.len() > LONG_ABOVE_BYTES) {
+        let most_bytes = self.store().long_above_bytes;
+        if matches!(head.content, Content::String(bytes) if bytes.len() > most_bytes) {
             return self.put_head(space, key, head);
         }
         self.change_string(space, key, |_, next| {
@@ -68,7 +71,7 @@ impl Transaction<'_> {
             return Ok(answer);
         }
         let mut encoded = Vec::new();
-        let mut next = Next::new(&mut encoded);
+        let mut next = Next::new(&mut encoded, self.store().long_above_bytes);
         let answer = self.head(space, key, |head| change(head, &mut next))??;
         if next.expires_at.is_some() {
             let head = Head::decode(&encoded).ok_or(Failure::Damaged)?;
@@ -98,7 +101,7 @@ impl Transaction<'_> {
         let mut made = Ok(None);
         let mut value_bytes = 0;
         let upserted = store.map.modify(&full, |found, encoded| {
-            let mut next = Next::new(encoded);
+            let mut next = Next::new(encoded, self.store().long_above_bytes);
             made = Head::decode_found(found).and_then(|former| {
                 let is_other = |head: &Head<'_>| matches!(head.content, Content::Collection(..));
                 if former.is_some_and(|head| is_other(&head) || has_expired(&head, now_ms)) {

@@ -22,7 +22,7 @@ impl Store {
         (self.clock.now_ms() / 1000).saturating_sub(used_at_s)
     }
 
-    /// Sets the memory limit.
+    /// Sets the memory limit. In a record store only pages are evicted, no keys.
     pub fn limit_memory(&self, limit: MemoryLimit) {
         let memory = &self.memory;
         let coarse = memory.coarse.get_or_init(|| Recency::new(COARSE_BITS, |_| 0));
@@ -32,7 +32,8 @@ impl Store {
         }
         memory.policy.store(limit.policy as u8, Ordering::Relaxed);
         memory.samples.store(limit.samples, Ordering::Relaxed);
-        memory.limit_bytes.store(limit.bytes, Ordering::Relaxed);
+        let limit_bytes = self.page_bytes().map_or(limit.bytes, |_| 0);
+        memory.limit_bytes.store(limit_bytes, Ordering::Relaxed);
         self.measure();
     }
 

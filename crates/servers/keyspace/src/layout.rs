@@ -56,8 +56,10 @@ pub const ELEMENT_PREFIX_BYTES: usize = 17;
 /// Bytes of a piece of a long string. Four pieces, with their blocks' headers, fit into a chunk of
 /// the pool.
 pub const PIECE_BYTES: usize = 16_000;
-/// A longer string is stored in pieces, another string in its head.
+/// In a pool, a longer string is stored in pieces, another string in its head.
 pub(crate) const LONG_ABOVE_BYTES: usize = 2 * PIECE_BYTES;
+/// The same in a record store, whose values are at most 16 KiB.
+pub(crate) const LONG_ABOVE_BYTES_ON_DISK: usize = PIECE_BYTES;
 /// The longest string, in bytes: the longest value of the map, which held whole strings in version
 /// 1.
 pub(crate) const MAX_LONG_BYTES: u64 = 1 << 30;
@@ -368,7 +370,8 @@ impl<'value> Head<'value> {
         let content = match first & KIND_MASK {
             LONG_STRING => {
                 let long = LongString { id: take_word(8)?, bytes: take_word(8)? };
-                let is_long = (LONG_ABOVE_BYTES as u64 + 1..=MAX_LONG_BYTES).contains(&long.bytes);
+                let is_long =
+                    (LONG_ABOVE_BYTES_ON_DISK as u64 + 1..=MAX_LONG_BYTES).contains(&long.bytes);
                 (is_long && long.id >> HASH_BITS == 0 && rest.is_empty())
                     .then_some(Content::Long(long))?
             }
@@ -464,9 +467,9 @@ mod tests {
         assert_eq!(piece_key(0x0A, 0x0102), b"\x80\0\0\0\0\0\0\x0A\x03\0\0\x01\x02");
         assert_eq!(split_piece_key(&piece_key(0x0A, 0x0102)), Some(0x0102));
         assert_eq!(
-            (PIECE_BYTES, LONG_ABOVE_BYTES),
-            (16_000, 32_000),
-            "both are on the medium and must not change"
+            (PIECE_BYTES, LONG_ABOVE_BYTES, LONG_ABOVE_BYTES_ON_DISK),
+            (16_000, 32_000, 16_000),
+            "they are on the medium and must not change"
         );
     }
 
@@ -483,7 +486,7 @@ mod tests {
             let content = Content::Long(LongString { id, bytes });
             Head { content, ..Head::string(b"") }.encode()
         };
-        let least = LONG_ABOVE_BYTES as u64 + 1;
+        let least = LONG_ABOVE_BYTES_ON_DISK as u64 + 1;
         let intact = encoded(5, least);
         assert!(Head::decode(&intact).is_some() && Head::decode(&encoded(5, 1 << 30)).is_some());
         for bytes in [0, least - 1, (1 << 30) + 1, u64::MAX] {

@@ -1,9 +1,10 @@
 //! Long strings, in pieces: a change of a few bytes writes one or two pieces, at any length of the
 //! string.
 //!
-//! A string of more than [`LONG_ABOVE_BYTES`] is a head with a number and the length, and pieces of
-//! [`PIECE_BYTES`] under that number (`layout.rs`). The length alone determines the form, because a
-//! string becomes shorter only by being replaced. All writes go through [`Transaction::put_head`],
+//! A string of more than 32,000 bytes is a head with a number and the length, and pieces of
+//! [`PIECE_BYTES`] under that number (`layout.rs`); in a record store, one of more than 16,000
+//! bytes. The length alone determines the form, because a string becomes shorter only by being
+//! replaced. All writes go through [`Transaction::put_head`],
 //! which chooses the form, or through [`Transaction::edit_string`], which puts a growing string
 //! into pieces.
 //!
@@ -50,8 +51,8 @@ use pando::{KeyRange, Order};
 
 use crate::failure::{Failure, Result, WRONG_TYPE, fail};
 use crate::layout::{
-    CollectionId, Content, Head, LONG_ABOVE_BYTES, LongString, MAX_LONG_BYTES, Memcached,
-    PIECE_BYTES, piece_key, split_piece_key,
+    CollectionId, Content, Head, LongString, MAX_LONG_BYTES, Memcached, PIECE_BYTES, piece_key,
+    split_piece_key,
 };
 use crate::own_keys;
 use crate::transaction::Transaction;
@@ -202,6 +203,7 @@ impl Transaction<'_> {
         renew: impl Fn(Memcached) -> Memcached,
         mut edit: impl FnMut(usize, &mut [u8]),
     ) -> Result<u64> {
+        let long_above_bytes = self.store().long_above_bytes;
         let found = self.change_string(space, key, |head, next| {
             let (expires_at, memcached) =
                 head.map_or((None, None), |head| (head.expires_at, head.memcached));
@@ -213,7 +215,7 @@ impl Transaction<'_> {
             };
             let at = place(former.len() as u64)?;
             let length = at.saturating_add(bytes as u64).max(former.len() as u64);
-            if length > LONG_ABOVE_BYTES as u64 {
+            if length > long_above_bytes as u64 {
                 return Ok(Found::Grows(former.to_vec(), expires_at, memcached));
             }
             let mut whole = Vec::with_capacity(length as usize);

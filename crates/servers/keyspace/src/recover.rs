@@ -121,6 +121,21 @@ pub fn advice_if_missing(pool: &Path, snapshot: &Path) -> Option<String> {
     ))
 }
 
+/// The same for a record store, in `directory`.
+pub fn advice_if_record_store_is_missing(directory: &Path, snapshot: &Path) -> Option<String> {
+    if !is_missing(directory) {
+        return None;
+    }
+    let (newest, time_ms) = snapshot_file::all_at(snapshot).into_iter().next()?;
+    Some(format!(
+        "there is no record store at {}, but the snapshot {newest} of {}, which an empty server would replace. To \
+         begin with the keys of the snapshot, add --restore {newest}. To begin without keys, move the snapshot away",
+        directory.display(),
+        date(time_ms / 1000),
+        newest = newest.display(),
+    ))
+}
+
 /// The same for a start that names a log, in the directory `log`. `None` also if there is one: the
 /// pool is rebuilt from it.
 pub fn advice_if_log_is_missing(pool: &Path, log: &Path, snapshot: &Path) -> Option<String> {

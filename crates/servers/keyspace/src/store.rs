@@ -1,16 +1,19 @@
-//! The store: clients' keys in an ordered map of a pool.
+//! The store: clients' keys in an ordered map of a pool, or of a record store on a disk
+//! ([`pando::Store`]), which may be larger than memory.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
-use pando::{Map, MapOptions, Pool, PoolOptions};
+use pando::{Map, MapOptions, Pool, PoolOptions, Store as RecordStore};
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 
 use crate::clock::Clock;
 use crate::drafts::Drafts;
 use crate::failure::{Failure, Result, fail};
-use crate::layout::{CollectionId, DATABASES, HASH_BITS, SPACES};
+use crate::layout::{
+    CollectionId, DATABASES, HASH_BITS, LONG_ABOVE_BYTES, LONG_ABOVE_BYTES_ON_DISK, SPACES,
+};
 use crate::log_sync::{LogSync, SyncMode};
 use crate::memory::Memory;
 use crate::open_counts::Counts;
@@ -31,8 +34,11 @@ const IDS_AT_ONCE: u64 = 1 << 20;
 pub struct StoreOptions {
     /// The pool's options.
     pub pool: PoolOptions,
-    /// The index of a new store.
+    /// The index of a new pool.
     pub index: Option<String>,
+    /// The memory for the pages of a record store, in bytes. If it is set, the path is that of the
+    /// record store's directory, not of a pool.
+    pub page_bytes: Option<u64>,
     /// When replies to writes are sent, if the pool has a log.
     pub sync: SyncMode,
 }
@@ -40,7 +46,12 @@ pub struct StoreOptions {
 /// Clients' keys in a pool; see the module's documentation.
 pub struct Store {
     pub(crate) map: Map,
+    /// The pool; or the record store, which has the same interface.
     pub(crate) pool: Pool,
+    /// The memory for the pages of a record store; `None` for a pool.
+    page_bytes: Option<u64>,
+    /// A longer string is stored in pieces.
+    pub(crate) long_above_bytes: usize,
     /// The syncs of the pool's log, if it has one.
     pub(crate) log: Option<LogSync>,
     pub(crate) clock: Clock,
@@ -78,11 +89,16 @@ struct Ids {
 }
 
 impl Store {
-    /// Opens the store in the pool `path`, or in anonymous memory. Creates it if it does not exist.
+    /// Opens the store in the pool `path`, or in anonymous memory; or in the record store `path`,
+    /// if the options say so. Creates it if it does not exist.
     pub fn open(path: Option<&Path>, options: &StoreOptions) -> Result<Self> {
-        let pool = match path {
-            Some(path) => Pool::open_or_create(path, &options.pool)?,
-            None => Pool::volatile(&options.pool)?,
+        let page_bytes = options.page_bytes.filter(|_| path.is_some());
+        let pool = match (path, page_bytes) {
+            (Some(path), Some(bytes)) => {
+                RecordStore::open_with(path, bytes, &options.pool)?.into_pool()
+            }
+            (Some(path), None) => Pool::open_or_create(path, &options.pool)?,
+            (None, _) => Pool::volatile(&options.pool)?,
         };
         let log = LogSync::of_pool(&pool, options.sync)?;
         let mut map_options = MapOptions::new();
@@ -96,14 +112,16 @@ impl Store {
         let map = pool.map_with(MAP_NAME, &map_options)?;
         if map.get(own_keys::own(RESTORING))?.is_some() {
             return Err(fail(
-                "ERR the restore of a snapshot into this pool was cut short, so it has only some of the keys; \
-                 delete the pool, and its log if it has one, and restore the snapshot again",
+                "ERR the restore of a snapshot was cut short, so there are only some of the keys; delete the pool, \
+                 with its log if it has one, or the record store, and restore the snapshot again",
             ));
         }
         let clock = Clock::continue_or_begin(map.get(own_keys::own("clock"))?.as_deref());
         let mut store = Self {
             map,
             pool,
+            page_bytes,
+            long_above_bytes: page_bytes.map_or(LONG_ABOVE_BYTES, |_| LONG_ABOVE_BYTES_ON_DISK),
             log,
             clock,
             opened_at_ms: clock.now_ms(),
@@ -198,9 +216,14 @@ impl Store {
         &self.clock
     }
 
-    /// The pool.
+    /// The pool, or the record store.
     pub fn pool(&self) -> &Pool {
         &self.pool
+    }
+
+    /// The memory for the pages of a record store, in bytes; `None` for a pool.
+    pub fn page_bytes(&self) -> Option<u64> {
+        self.page_bytes
     }
 
     /// The syncs of the pool's log; `None` if the pool has none.

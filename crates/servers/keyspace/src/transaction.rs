@@ -20,8 +20,8 @@ use smallvec::SmallVec;
 use crate::commits::Expiries;
 use crate::failure::{Failure, Result, fail};
 use crate::layout::{
-    CollectionId, Content, Count, DATABASES, Element, Head, LONG_ABOVE_BYTES, SPACES, Section,
-    element_key, hash_of, head_key, head_prefix, section_prefix, split_element_key,
+    CollectionId, Content, Count, DATABASES, Element, Head, SPACES, Section, element_key, hash_of,
+    head_key, head_prefix, section_prefix, split_element_key,
 };
 use crate::own_keys;
 use crate::store::Store;
@@ -267,7 +267,7 @@ impl<'store> Transaction<'store> {
     /// for a head is stored in pieces.
     pub fn put_head(&mut self, space: u8, key: &[u8], head: &Head<'_>) -> Result<()> {
         if let Content::String(bytes) = head.content
-            && bytes.len() > LONG_ABOVE_BYTES
+            && bytes.len() > self.store.long_above_bytes
         {
             let content = Content::Long(self.draft_string(bytes)?);
             return self.put_head(space, key, &Head { content, ..*head });

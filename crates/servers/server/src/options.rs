@@ -10,12 +10,15 @@ use pando_net::tls::TlsOptions;
 /// The options of the server.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// The path of the pool; `None` for anonymous memory, which ends with the server.
+    /// The path of the pool, or of the record store; `None` for anonymous memory, which ends with
+    /// the server.
     pub pool: Option<PathBuf>,
+    /// The memory for the pages of a record store, in bytes; `None` for a pool.
+    pub page_bytes: Option<u64>,
     /// The options for opening or creating the pool.
     pub pool_options: PoolOptions,
     /// When a reply to a write is sent, if the pool has a log; `None` for
-    /// [`SyncMode::EverySecond`]. An error for a pool without a log.
+    /// [`SyncMode::EverySecond`]. An error for a pool without a log. A record store has one.
     pub sync: Option<SyncMode>,
     /// The index of a new pool's keys; `pando indexes` lists them.
     pub index: Option<String>,

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use pando::{LogFiles, RecoveryProgress};
+use pando::{Error, LogFiles, RecoveryProgress};
 use pando_keyspace::failure::Failure;
 use pando_keyspace::recover::{self, Recovered, Source};
 use pando_keyspace::{Store, StoreOptions};
@@ -87,6 +87,7 @@ fn run(
         pool: options.pool_options.clone().on_recovery(report_recovery()),
         index: options.index.clone(),
         sync: options.sync.unwrap_or_default(),
+        page_bytes: options.page_bytes,
     };
     let snapshot = snapshot_path(options);
     check(options)?;
@@ -196,6 +197,11 @@ fn check(options: &Options) -> Result<(), ServeError> {
     let config = config::Config::default();
     for (name, value) in &options.config {
         config.set_at_start(name, value).map_err(|reason| refused(name, value, reason))?;
+        let is_of_memory = ["maxmemory", "maxmemory-policy"].contains(&&*name.to_lowercase());
+        if is_of_memory && options.page_bytes.is_some() {
+            let reason = "the keys are in a record store; --memory limits its pages in memory, and no keys are evicted";
+            return Err(refused(name, value, reason.to_owned()));
+        }
     }
     let paths = [("snapshot", &options.snapshot), ("unix", &options.unix)];
     for (name, path) in paths.into_iter().filter_map(|(name, path)| Some((name, path.as_deref()?)))
@@ -237,6 +243,9 @@ pub(crate) fn open(
     store_options: &StoreOptions,
     snapshot: &Path,
 ) -> Result<Store, ServeError> {
+    if let (Some(_), Some(directory)) = (options.page_bytes, options.pool.as_deref()) {
+        return open_record_store(options, store_options, (directory, snapshot));
+    }
     let named = options.pool_options.log_directory();
     let missing = options.pool.as_deref().filter(|_| options.restore.is_none());
     if let (Some(pool), Some(log)) = (missing, named)
@@ -292,6 +301,24 @@ pub(crate) fn open(
     Ok(Store::open(Some(pool), store_options)?)
 }
 
+/// The same for a record store, which has its own log and needs no recovery.
+fn open_record_store(
+    options: &Options,
+    store_options: &StoreOptions,
+    (directory, snapshot): (&Path, &Path),
+) -> Result<Store, ServeError> {
+    let advice = recover::advice_if_record_store_is_missing(directory, snapshot);
+    match advice.filter(|_| options.restore.is_none()) {
+        Some(advice) => Err(ServeError::Store(advice)),
+        None => Store::open(Some(directory), store_options).map_err(|failure| match failure {
+            Failure::Store(Error::Option { option, found, allowed }) if option == "max_bytes" => {
+                refused("memory", &found, format!("allowed is {allowed}"))
+            }
+            failure => failure.into(),
+        }),
+    }
+}
+
 /// By default the path is beside the pool. In memory there is no such place, so it is in the
 /// current directory.
 fn snapshot_path(options: &Options) -> PathBuf {
@@ -329,6 +356,9 @@ fn configure(server: &Server, options: &Options) -> Result<(), ServeError> {
     let log = server.store.log();
     set("appendfsync", log.map_or_else(medium, |log| log.mode().name()))?;
     set("appendonly", if log.is_some() { "yes" } else { "no" })?;
+    if let Some(bytes) = server.store.page_bytes() {
+        set("maxmemory", &bytes.to_string())?;
+    }
     for (name, value) in &options.config {
         set_at_start(name, value)?;
     }

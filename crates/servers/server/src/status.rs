@@ -59,14 +59,14 @@ pub struct Durability {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Memory {
-    /// The approximate number of allocated bytes.
+    /// The approximate number of allocated bytes; of a store, those of its pages on disk.
     pub used_bytes: u64,
-    /// The current size of the pool, in bytes.
+    /// The current size of the pool, or of the files of a store's pages, in bytes.
     pub pool_bytes: u64,
     /// The bytes of the file system, or of memory, that the pool occupies.
     #[serde(default)]
     pub occupied_bytes: u64,
-    /// The largest size of the pool, in bytes.
+    /// The largest size of the pool, in bytes; zero for a store.
     pub max_bytes: u64,
 }
 

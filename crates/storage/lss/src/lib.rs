@@ -60,5 +60,5 @@ pub use error::{Error, NoDelta, Result};
 pub use part::{MAX_PAGE_BYTES, MAX_PARTS};
 pub use recovery::Found;
 pub use shared::PageStoreOptions;
-pub use store::{Group, PageStore, Stat, Ticket};
+pub use store::{Group, PageStore, Space, Stat, Ticket};
 pub use table::Extent;

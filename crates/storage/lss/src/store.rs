@@ -101,6 +101,15 @@ pub struct Stat {
     pub moved_part_reads: u64,
 }
 
+/// The room that the pages take on the disk.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Space {
+    /// Bytes of the parts of which the pages consist.
+    pub live_bytes: u64,
+    /// Bytes of the files of segments.
+    pub file_bytes: u64,
+}
+
 /// A log-structured store of pages. Any number of threads may use it at once.
 #[derive(Debug)]
 pub struct PageStore {
@@ -410,7 +419,19 @@ impl PageStore {
         self.pids().filter_map(|pid| Some((pid, self.read(pid).err()?))).collect()
     }
 
-    /// Numbers of the store.
+    /// The room that the pages take. Reads the table of segments.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Failed`] if a thread has panicked while it wrote.
+    pub fn space(&self) -> Result<Space> {
+        let writer = self.writer()?;
+        let segments = writer.count(|segment| segment.state != State::Absent) as u64;
+        let file_bytes = segments * self.shared.files.segment_bytes();
+        Ok(Space { live_bytes: writer.live_bytes(), file_bytes })
+    }
+
+    /// Numbers of the store. Reads the table of pages.
     ///
     /// # Errors
     ///

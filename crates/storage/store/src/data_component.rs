@@ -7,7 +7,7 @@ use std::time::Duration;
 use pando_bwtree::{BwTree, Options, Stored, StoredBwTrees, check_images};
 use pando_device::Directory;
 use pando_index::RangeIndex;
-use pando_lss::{PageStore, PageStoreOptions, Stat};
+use pando_lss::{PageStore, PageStoreOptions, Space, Stat};
 use pando_pmem::{CreateOptions, Domain, Pool, Process};
 use pando_tree::maps::Catalog;
 
@@ -213,6 +213,15 @@ impl<D: Domain> DataComponent<D> {
         let mut problems = check_images(self.cache.pages.pids(), &mut read);
         problems.extend(self.cache.not_replayed());
         Ok(problems)
+    }
+
+    /// The room that its pages take on the disk. Reads no table of pages.
+    ///
+    /// # Errors
+    ///
+    /// What the page store answers.
+    pub fn space(&self) -> Result<Space> {
+        Ok(self.cache.pages.space()?)
     }
 
     /// Its numbers. Reads the table of pages.

@@ -69,4 +69,5 @@ pub use in_pool::InPool;
 pub use maps::{Lent, StoreMaps};
 pub use opening::Recovery;
 pub use pando_bwtree::Options as TreeOptions;
+pub use pando_lss::Space;
 pub use store::{MIN_MEMORY_BYTES, ReadableMaps, Store, StoreMap, StoreStat};

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use pando_device::{Directory, DirectoryLock, Disk, Operation};
 use pando_index::{KeyRange, Order, RangeIndex};
+use pando_lss::Space;
 use pando_pmem::{Process, mutant};
 use pando_tc::{Maps, TransactionComponent, TransactionalMap};
 
@@ -396,21 +397,35 @@ impl Store {
         self.shared.data.check()
     }
 
+    /// The LSN behind which an opening replays the log.
+    pub fn redo_lsn(&self) -> u64 {
+        // Relaxed: only the number matters.
+        self.shared.redo_lsn.load(Ordering::Relaxed)
+    }
+
+    /// The room that its pages take on the disk. Reads no table of pages.
+    ///
+    /// # Errors
+    ///
+    /// What the page store answers.
+    pub fn space(&self) -> Result<Space> {
+        self.shared.data.space()
+    }
+
     /// Numbers of the store. Reads the table of pages.
     ///
     /// # Errors
     ///
     /// What the page store answers.
     pub fn stat(&self) -> Result<StoreStat> {
-        let Shared { component, data, redo_lsn, recovery, .. } = &*self.shared;
+        let Shared { component, data, recovery, .. } = &*self.shared;
         // The durable one first, so that it is not above the newest.
         let durable_lsn = component.log().durable_lsn();
         Ok(StoreStat {
             data: data.stat()?,
             newest_lsn: component.newest_lsn()?,
             durable_lsn,
-            // Relaxed: only the number matters.
-            redo_lsn: redo_lsn.load(Ordering::Relaxed),
+            redo_lsn: self.redo_lsn(),
             recovery: *recovery,
         })
     }

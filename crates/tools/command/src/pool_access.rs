@@ -82,7 +82,7 @@ impl PoolArguments {
 
     /// The directory of the store, if one is named. (The command line's parser does not see options
     /// that contradict each other before and behind the name of the command.)
-    fn store(&self) -> Result<Option<&Path>, Failure> {
+    pub fn store(&self) -> Result<Option<&Path>, Failure> {
         let is_of_pool = self.path.is_some()
             || self.log.is_some()
             || self.salvage
@@ -110,7 +110,8 @@ impl PoolArguments {
         Ok(is_unwritable.then(|| (files, self.store_memory_bytes())))
     }
 
-    fn store_memory_bytes(&self) -> u64 {
+    /// The memory for the pages of the store.
+    pub fn store_memory_bytes(&self) -> u64 {
         self.memory.unwrap_or(STORE_MEMORY_BYTES)
     }
 

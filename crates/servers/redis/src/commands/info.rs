@@ -145,7 +145,9 @@ fn memory(context: &Context<'_, '_>, text: &mut String) -> Result<()> {
     both("maxmemory", server.config.size(config::MAX_MEMORY) as u64);
     both("pool_size", pool.size_bytes());
     both("pool_occupied", server.store.occupied_bytes()?);
-    both("pool_max_size", pool.max_bytes());
+    if server.store.page_bytes().is_none() {
+        both("pool_max_size", pool.max_bytes());
+    }
     line(text, "maxmemory_policy", server.config.text(config::MAX_MEMORY_POLICY));
     line(text, "mem_allocator", "pando");
     Ok(())

@@ -125,7 +125,7 @@ impl Scrape {
                 bytes,
                 memory.occupied_bytes,
             ),
-            ("pool_max", "Largest size of the pool", bytes, memory.max_bytes),
+            ("pool_max", "Largest size of the pool; zero for a store", bytes, memory.max_bytes),
             ("uptime", "Time since the start of the server", Some(&Unit::Seconds), *uptime_seconds),
             ("store_starts", "Number of times that the store was opened", None, *starts),
         ] {

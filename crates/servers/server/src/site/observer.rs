@@ -89,7 +89,7 @@ impl Observer {
             pool_bytes: pool.size_bytes(),
             // If the file cannot be measured, the figure is zero.
             occupied_bytes: pool.occupied_bytes().unwrap_or_default(),
-            max_bytes: pool.max_bytes(),
+            max_bytes: self.server.store.page_bytes().map_or(pool.max_bytes(), |_| 0),
         }
     }
 

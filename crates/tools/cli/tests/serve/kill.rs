@@ -7,6 +7,8 @@
 //! builds it anew from the files of its log. (Those keep everything that the process wrote;
 //! `pando-crashlab powercut` loses the bytes that were not synced.)
 //!
+//! A store has three times as many bytes as memory for its pages.
+//!
 //! A few kills here; `cargo test --release -p pando-cli --test serve -- --ignored` is 200 in each
 //! mode.
 
@@ -28,30 +30,57 @@ struct Mode {
     /// `None` for a pool without a log.
     sync: Option<&'static str>,
     may_lose: bool,
+    is_store: bool,
 }
 
-const MODES: [Mode; 4] = [
-    Mode { sync: None, may_lose: false },
-    Mode { sync: Some("always"), may_lose: false },
-    Mode { sync: Some("everysec"), may_lose: true },
-    Mode { sync: Some("no"), may_lose: true },
+const POOL: Mode = Mode { sync: None, may_lose: false, is_store: false };
+const MODES: [Mode; 5] = [
+    POOL,
+    Mode { sync: Some("always"), ..POOL },
+    Mode { sync: Some("everysec"), may_lose: true, ..POOL },
+    Mode { sync: Some("no"), may_lose: true, ..POOL },
+    Mode { is_store: true, ..POOL },
 ];
+
+/// Strings that fill a store, and bytes of each.
+const FILLERS: usize = 3_200;
+const FILLER_BYTES: usize = 15_000;
+
+/// The key and value of a string that nobody changes.
+fn filler(number: usize) -> (String, String) {
+    (format!("filler:{number}"), format!("{number:05}").repeat(FILLER_BYTES / 5))
+}
 
 fn kills(count: u64, mode: Mode) {
     let folder =
         tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).expect("a folder");
     let (pool, socket) = (folder.path().join("pool"), folder.path().join("socket"));
+    let option = if mode.is_store { "--store" } else { "--pool" };
     let log = folder.path().join("log");
     let (socket_path, log_path) = (socket.to_string_lossy(), log.to_string_lossy());
     let mut arguments = vec!["--port", "0", "--unix", &socket_path];
     if let Some(sync) = mode.sync {
         arguments.extend(["--log", &log_path, "--sync", sync]);
     }
+    if mode.is_store {
+        arguments.extend(["--memory", "16M"]);
+    }
     let known: Vec<_> = (0..WRITERS).map(|_| Mutex::new(Known::default())).collect();
     let mut sent = 0;
     for round in 0..count {
-        let mut server = Server::start(&pool, &arguments);
+        let mut server = Server::start_at(option, &pool, &arguments);
         let mut client = Client::unix(&socket);
+        for number in 0..if mode.is_store { FILLERS } else { 0 } {
+            let (key, value) = filler(number);
+            match round {
+                0 => drop(client.ask(&["SET", &key, &value])),
+                // Most are on the disk alone.
+                _ if number as u64 % 10 == round % 10 => {
+                    assert_eq!(client.ask(&["GET", &key]), [value], "{key}");
+                }
+                _ => {}
+            }
+        }
         let has_lost = mode.may_lose && is_power_cut(mode, round);
         for (writer, known) in known.iter().enumerate() {
             let mut known = known.lock().expect("not poisoned");
@@ -93,7 +122,7 @@ fn kills(count: u64, mode: Mode) {
             continue;
         }
         let check = Command::new(env!("CARGO_BIN_EXE_pando"))
-            .arg("--pool")
+            .arg(option)
             .arg(&pool)
             .arg("check")
             .output()

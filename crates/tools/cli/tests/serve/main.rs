@@ -8,3 +8,4 @@ mod log;
 mod recover;
 mod server;
 mod stalled;
+mod store;

@@ -13,8 +13,13 @@ pub struct Server {
 impl Server {
     /// One on `pool`.
     pub fn start(pool: &Path, arguments: &[&str]) -> Self {
+        Self::start_at("--pool", pool, arguments)
+    }
+
+    /// One on the pool or the store, as `option` says, at `path`.
+    pub fn start_at(option: &str, path: &Path, arguments: &[&str]) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_pando"));
-        command.arg("--pool").arg(pool).arg("serve").args(arguments);
+        command.arg(option).arg(path).arg("serve").args(arguments);
         let quiet = command.stdout(Stdio::null()).stderr(Stdio::null());
         Self { child: quiet.spawn().expect("the server starts") }
     }

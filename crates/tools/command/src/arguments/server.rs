@@ -37,7 +37,14 @@ pub struct ServeOptions {
     /// In a file: the directory of the pool's log.
     #[arg(skip)]
     pub log: Option<PathBuf>,
-    /// When a reply to a write is sent, in a pool with a log [default: everysec]
+    /// In a file: the directory of a store.
+    #[arg(skip)]
+    pub store: Option<PathBuf>,
+    /// In a file: the memory for the pages of the store.
+    #[arg(skip)]
+    #[serde(deserialize_with = "size")]
+    pub memory: Option<u64>,
+    /// When a reply to a write is sent, in a store, or in a pool with a log [default: everysec]
     #[arg(long, value_enum, value_name = "MODE")]
     pub sync: Option<Sync>,
     /// Port of the Redis protocol; 0: none [default: 6379]
@@ -158,6 +165,8 @@ impl ServeOptions {
             pool: self.pool.or(other.pool),
             domain: self.domain.or(other.domain),
             log: self.log.or(other.log),
+            store: self.store.or(other.store),
+            memory: self.memory.or(other.memory),
             sync: self.sync.or(other.sync),
             port: self.port.or(other.port),
             memcached_port: self.memcached_port.or(other.memcached_port),
@@ -192,6 +201,7 @@ impl ServeOptions {
         [
             &mut self.pool,
             &mut self.log,
+            &mut self.store,
             &mut self.unix,
             &mut self.snapshot,
             &mut self.restore,

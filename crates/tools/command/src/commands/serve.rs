@@ -19,13 +19,17 @@ const PORT: u16 = 6379;
 /// The longest item of memcached that can be allowed, as in memcached.
 const MAX_ITEM_BYTES: u64 = 1 << 30;
 
-/// Serves clients from the pool, which is created if it does not exist.
+/// Serves clients from the pool or the store, which is created if it does not exist.
 pub fn run(pool: &PoolArguments, arguments: &ServeArguments) -> Result<(), Failure> {
     let options = (pool.clone(), arguments.options.clone());
     let (pool, arguments) = &match &arguments.config {
         None => options,
         Some(file) => with_file(options, file)?,
     };
+    let record_store = pool.store()?;
+    if record_store.is_some() {
+        refuse_options_of_pools(arguments)?;
+    }
     if pool.salvage {
         return Err(Failure::Input(format!(
             "serve takes no --salvage; to begin a new pool from a snapshot or from what can be read of this one, run \
@@ -40,7 +44,7 @@ pub fn run(pool: &PoolArguments, arguments: &ServeArguments) -> Result<(), Failu
                 .to_owned(),
         ));
     }
-    if arguments.sync.is_some() && pool.log.is_none() {
+    if arguments.sync.is_some() && pool.log.is_none() && record_store.is_none() {
         check_log(&pool.path_or_default()?)?;
     }
     check(arguments)?;
@@ -58,7 +62,11 @@ pub fn run(pool: &PoolArguments, arguments: &ServeArguments) -> Result<(), Failu
     config.extend(arguments.snapshots.map(|kept| number("snapshots", kept.into())));
     config.extend(password.map(|password| (REQUIREPASS.to_owned(), password)));
     let options = Options {
-        pool: Some(pool.path_or_default()?),
+        pool: Some(match record_store {
+            Some(directory) => directory.to_owned(),
+            None => pool.path_or_default()?,
+        }),
+        page_bytes: record_store.map(|_| pool.store_memory_bytes()),
         pool_options,
         index: arguments.index.clone(),
         sync: arguments.sync.map(|mode| match mode {
@@ -125,15 +133,38 @@ fn with_file(
         )));
     }
     let in_file = |error| Failure::Input(format!("{}: {error}", path.display()));
+    // What the command line names takes the place of the other kind in the file.
+    if pool.store.is_some() {
+        (file.pool, file.domain, file.log) = (None, None, None);
+    } else if pool.path.is_some() {
+        (file.store, file.memory) = (None, None);
+    }
     let domain = file.domain.as_deref().map(str::parse::<DomainChoice>).transpose();
     let domain = domain.map_err(|error| in_file(error.to_string()))?;
     let pool = PoolArguments {
         path: pool.path.or(file.pool.take()),
         domain: pool.domain.or(domain),
         log: pool.log.or(file.log.take()),
+        store: pool.store.or(file.store.take()),
+        memory: pool.memory.or(file.memory.take()),
         ..pool
     };
     Ok((pool, options.or(file)))
+}
+
+/// Refuses the options that are for pools alone.
+fn refuse_options_of_pools(options: &ServeOptions) -> Result<(), Failure> {
+    let refused = [
+        (options.recover, "--recover", "a store replays its log at each opening"),
+        (options.index.is_some(), "--index", "the maps of a store are Bw-trees"),
+        (options.max_bytes.is_some(), "--max-bytes", "a store grows with its disk"),
+    ];
+    match refused.into_iter().find(|(is_set, ..)| *is_set) {
+        Some((_, option, reason)) => Err(Failure::Input(format!(
+            "{option} is for a pool; leave it out with --store: {reason}"
+        ))),
+        None => Ok(()),
+    }
 }
 
 /// Refuses `--sync` for a pool without a log. A missing pool may have had one.

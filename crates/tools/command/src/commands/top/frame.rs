@@ -118,12 +118,20 @@ fn figure_lines(status: &Status) -> Vec<Line<'static>> {
         ),
         line(
             "memory",
-            format!(
-                "{} used, pool of {}, of at most {}",
-                BinaryBytes(memory.used_bytes),
-                BinaryBytes(memory.pool_bytes),
-                BinaryBytes(memory.max_bytes)
-            ),
+            match memory.max_bytes {
+                // A store.
+                0 => format!(
+                    "{} used, of {} on disk",
+                    BinaryBytes(memory.used_bytes),
+                    BinaryBytes(memory.pool_bytes)
+                ),
+                max_bytes => format!(
+                    "{} used, pool of {}, of at most {}",
+                    BinaryBytes(memory.used_bytes),
+                    BinaryBytes(memory.pool_bytes),
+                    BinaryBytes(max_bytes)
+                ),
+            },
         ),
         line(
             "keys",
