@@ -692,6 +692,28 @@ pub enum Error {
     Storage(Source),
 }
 
+impl Error {
+    /// Whether there was no room for the operation: in the pool, in its file system, on the disk of
+    /// a [`Store`](crate::Store), or in its memory. Nothing of the operation took place. It may
+    /// succeed when other records were removed, or the disk has room again.
+    pub fn is_out_of_room(&self) -> bool {
+        match self {
+            Self::PoolFull { .. } | Self::FileSystemFull { .. } | Self::FileTooLarge { .. } => true,
+            Self::Storage(source) => pando_store::is_out_of_room(source.as_ref()),
+            _ => false,
+        }
+    }
+
+    /// The damaged page of a [`Store`](crate::Store) that the operation needs. Other pages can be
+    /// read.
+    pub fn damaged_page(&self) -> Option<u32> {
+        match self {
+            Self::Storage(source) => pando_store::unreadable_page(source.as_ref()),
+            _ => None,
+        }
+    }
+}
+
 /// Most names that a message lists.
 const LISTED_MAPS: usize = 10;
 

@@ -186,6 +186,8 @@ pub struct LogProgress {
     pub durable_lsn: u64,
     /// Whether a write or sync of the log has failed, so that transactional maps are read only.
     pub has_stopped: bool,
+    /// If so many bytes of records wait for the disk, commits wait for it too.
+    pub tail_bytes: u64,
 }
 
 impl LogProgress {

@@ -11,7 +11,7 @@ use crate::{Error, Pool, PoolOptions, engine};
 /// | | |
 /// | --- | --- |
 /// | maps | Bw-trees, all transactional; names of 1 to 64 bytes |
-/// | keys, values | 32 KiB less 9 bytes; 16 KiB less 16 bytes. A transaction takes at most 1/512 of the memory, but always 128 KiB; and its pages, 8 KiB for each write and more for long values, 1/8 of it |
+/// | keys, values | 32 KiB less 9 bytes; 16 KiB less 16 bytes. A transaction takes at most 1/512 of the memory, at least 128 KiB, at most 8 MiB; and its pages, 8 KiB for each write and more for long values, 1/8 of it |
 /// | memory | 16 MiB and more. The pages of the maps take no more. The tables of pages take 16 bytes for each page, and each open segment of 16 MiB a file descriptor |
 /// | processes that have a store open | 1 ([`Error::StoreBusy`]) |
 ///

@@ -163,6 +163,7 @@ impl Engine for Stored {
             newest_lsn: component.newest_lsn()?,
             durable_lsn: component.log().durable_lsn(),
             has_stopped: component.log().has_stopped(),
+            tail_bytes: self.store.tail_bytes(),
         }))
     }
 
@@ -294,11 +295,11 @@ impl Engine for Stored {
     }
 
     fn used_bytes(&self) -> u64 {
-        self.store.space().map_or(0, |space| space.live_bytes)
+        self.store.space().live_bytes
     }
 
     fn size_and_max_bytes(&self) -> (u64, u64) {
-        (self.store.space().map_or(0, |space| space.file_bytes), u64::MAX)
+        (self.store.space().file_bytes, u64::MAX)
     }
 
     fn occupied_bytes(&self) -> Result<u64, Error> {

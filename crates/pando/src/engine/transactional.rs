@@ -386,6 +386,7 @@ impl<D: Domain> Transactions<D> {
             newest_lsn: component.newest_lsn()?,
             durable_lsn: component.log().durable_lsn(),
             has_stopped: component.log().has_stopped(),
+            tail_bytes: component.log().options().tail_bytes,
         }))
     }
 

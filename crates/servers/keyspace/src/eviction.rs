@@ -39,6 +39,10 @@ impl Store {
 
     /// Reads the pool's used bytes.
     pub(crate) fn measure(&self) {
+        if self.page_bytes().is_some() {
+            // There is no limit.
+            return;
+        }
         let memory = &self.memory;
         let measured_bytes = self.pool.used_bytes();
         let before_bytes = memory.measured_bytes.swap(measured_bytes, Ordering::Relaxed)

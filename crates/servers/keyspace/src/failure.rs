@@ -21,14 +21,16 @@ pub enum Failure {
 impl Failure {
     /// Whether the cause is a lack of memory or room.
     pub fn is_no_memory(&self) -> bool {
-        use pando::Error::{FileSystemFull, FileTooLarge, PoolFull};
         match self {
             Self::Reply(words) => words.starts_with("OOM "),
-            Self::Store(error) => {
-                matches!(error, PoolFull { .. } | FileSystemFull { .. } | FileTooLarge { .. })
-            }
+            Self::Store(error) => error.is_out_of_room(),
             Self::Damaged => false,
         }
+    }
+
+    /// Whether a page of a record store cannot be read. Others can.
+    pub(crate) fn is_of_damaged_page(&self) -> bool {
+        matches!(self, Self::Store(error) if error.damaged_page().is_some())
     }
 }
 

@@ -12,6 +12,7 @@
 //! * `collection.rs`: a collection in a command. `counts.rs`: sizes of collections that are changed
 //!   one element at a time.
 //! * `sweep.rs`: removal in the background: expired keys, flushed databases, dropped collections.
+//!   `unreadable.rs`: what stays.
 //! * `memory.rs`: the memory limit. `eviction.rs`: eviction of keys at the limit.
 //! * `room.rs`: returns unused room to the system.
 //! * `snapshot.rs`: writes a consistent snapshot while commands run. `snapshot_file.rs`: its
@@ -72,6 +73,7 @@ mod sweep;
 #[cfg(test)]
 mod tests;
 mod transaction;
+mod unreadable;
 mod whole_keys;
 mod writes;
 

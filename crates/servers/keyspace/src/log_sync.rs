@@ -32,13 +32,14 @@
 //! | --- | --- | --- |
 //! | `always` | after a round that began after its commit | writes without a reply |
 //! | `everysec` | at once, if a round began without an error in the last [`LATE`]; otherwise as in `always` | the writes since that begin that were acknowledged at once |
-//! | `no` | at once | the tail of the log: 32 MiB of commits |
+//! | `no` | at once | the tail of the log: 32 MiB of commits; in a record store 1/256 of its memory, if that is less |
 //!
 //! If the disk is slower than the writers, the tail of the log gets full, and a commit would wait
-//! for the disk in its event loop. So a round is wanted, and no reply waits, when [`SOON_BYTES`] of
-//! records are not durable. From [`MOST_BYTES`] on, replies wait as in `always`, and requests that
-//! write wait for a round before they begin, so that event loops serve others meanwhile. The sweep
-//! stops. A request that has begun goes on: the tail has room for 24 MiB more.
+//! for the disk in its event loop. So a round is wanted, and no reply waits, when [`SOON_PART`] of
+//! the tail has records that are not durable: 1 MiB of a pool's 32 MiB. From [`MOST_PART`] on (8
+//! MiB), replies wait as in `always`, and requests that write wait for a round before they begin,
+//! so that event loops serve others meanwhile. The sweep stops. A request that has begun goes on:
+//! the tail has room for three times as much. The tail of a record store has 1/256 of its memory.
 //!
 //! In each mode the log's own thread also writes the log without a pause, so usually less is
 //! undone. The newest commits are undone, in their order, each as a whole.
@@ -76,11 +77,10 @@ const LATE: Duration = Duration::from_secs(2);
 /// The time after which a round that has not ended counts as failed.
 const STALL: Duration = Duration::from_secs(10);
 
-/// Bytes of records that are not durable, from which on a round begins at once. A record has the
-/// new and the old value.
-const SOON_BYTES: u64 = 1 << 20;
+/// The part of the log's tail that is not durable, from which on a round begins at once.
+const SOON_PART: u64 = 32;
 /// From which on replies wait.
-const MOST_BYTES: u64 = 8 << 20;
+const MOST_PART: u64 = 4;
 
 /// The time between two looks at the directory of the log, for reports.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -261,11 +261,11 @@ impl LogSync {
     /// As [`until_durable`](Self::until_durable).
     pub async fn until_acknowledged(&self) -> Result<bool> {
         let shared = &*self.shared;
-        let waiting_bytes = shared.waiting_bytes();
+        let waiting = shared.waiting();
         let is_late = match self.mode() {
             SyncMode::Always => !mutant!("serve-reply-before-sync"),
-            SyncMode::EverySecond => shared.is_late() || waiting_bytes > MOST_BYTES,
-            SyncMode::No => waiting_bytes > MOST_BYTES,
+            SyncMode::EverySecond => shared.is_late() || waiting.is_most(),
+            SyncMode::No => waiting.is_most(),
         };
         if is_late {
             if self.mode() != SyncMode::Always {
@@ -273,7 +273,7 @@ impl LogSync {
             }
             return self.until_durable().await.map(|()| true);
         }
-        if waiting_bytes > SOON_BYTES {
+        if waiting.is_much() {
             shared.want_round();
         }
         Ok(false)
@@ -282,7 +282,7 @@ impl LogSync {
     /// Whether the disk is slower than the writers, so that replies to writes wait for it in each
     /// mode, and no write begins. False if the last round failed: writes are refused then.
     pub fn is_behind(&self) -> bool {
-        matches!(self.shared.progress(), Ok(Some(bytes)) if bytes > MOST_BYTES)
+        matches!(self.shared.progress(), Ok(Some(waiting)) if waiting.is_most())
             && !self.has_failed()
     }
 
@@ -351,21 +351,43 @@ impl Rounds {
     }
 }
 
-impl Shared {
-    /// Bytes of records that are not durable; the maximum if that is not known.
-    fn waiting_bytes(&self) -> u64 {
-        self.progress().ok().flatten().unwrap_or(u64::MAX)
+/// Records that are not durable.
+#[derive(Clone, Copy, Debug)]
+struct Waiting {
+    /// A record has the new and the old value.
+    bytes: u64,
+    /// From so many bytes on, commits wait for the disk.
+    tail_bytes: u64,
+}
+
+impl Waiting {
+    /// How much is waiting is not known.
+    const UNKNOWN: Self = Self { bytes: u64::MAX, tail_bytes: 0 };
+
+    fn is_much(self) -> bool {
+        self.bytes > self.tail_bytes / SOON_PART
     }
 
-    /// Bytes of records that are not durable.
-    fn progress(&self) -> std::result::Result<Option<u64>, Error> {
+    fn is_most(self) -> bool {
+        self.bytes > self.tail_bytes / MOST_PART
+    }
+}
+
+impl Shared {
+    fn waiting(&self) -> Waiting {
+        self.progress().ok().flatten().unwrap_or(Waiting::UNKNOWN)
+    }
+
+    /// Records that are not durable; `None` without a log.
+    fn progress(&self) -> std::result::Result<Option<Waiting>, Error> {
         let Some(log) = self.pool.log_progress()? else { return Ok(None) };
+        let waiting = |bytes| Some(Waiting { bytes, tail_bytes: log.tail_bytes });
         #[cfg(test)]
         if self.stalled_lsn.load(Ordering::Relaxed) < log.durable_lsn {
             let stalled_lsn = self.stalled_lsn.load(Ordering::Relaxed);
-            return Ok(Some(log.newest_lsn.saturating_sub(stalled_lsn)));
+            return Ok(waiting(log.newest_lsn.saturating_sub(stalled_lsn)));
         }
-        Ok(Some(log.waiting_bytes()))
+        Ok(waiting(log.waiting_bytes()))
     }
 
     /// Wants a round that begins after this call, and returns its number.
@@ -500,6 +522,26 @@ mod tests {
             rounds.begun
         };
         sync.shared.run_round(round);
+    }
+
+    /// Its commits wait for the disk as soon as 1/256 of its memory waits.
+    #[test]
+    fn a_record_store_is_behind_before_its_commits_wait() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let store = pando::Store::open(folder.path().join("store"), 16 << 20).expect("a store");
+        let map = store.map("values").expect("a map");
+        let sync = LogSync::of_pool(&store, SyncMode::No).expect("reads").expect("a log");
+        let durable_lsn = store.sync().expect("syncs");
+        sync.shared.stalled_lsn.store(durable_lsn, Ordering::Relaxed);
+        let mut written_bytes = 0;
+        while !sync.is_behind() {
+            map.upsert(b"key", [7; 500]).expect("written");
+            written_bytes += 500;
+            store.sync().expect("syncs");
+        }
+        assert!(written_bytes < (16 << 20) / 256 / 2, "{written_bytes} bytes");
+        sync.shared.stalled_lsn.store(u64::MAX, Ordering::Relaxed);
+        assert!(!sync.is_behind());
     }
 
     #[test]

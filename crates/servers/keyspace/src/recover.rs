@@ -121,15 +121,17 @@ pub fn advice_if_missing(pool: &Path, snapshot: &Path) -> Option<String> {
     ))
 }
 
-/// The same for a record store, in `directory`.
+/// The same for a record store, in `directory`, which may be there without it: as the mount point
+/// of a disk that is not mounted.
 pub fn advice_if_record_store_is_missing(directory: &Path, snapshot: &Path) -> Option<String> {
-    if !is_missing(directory) {
+    if !is_missing(&directory.join("pages")) {
         return None;
     }
     let (newest, time_ms) = snapshot_file::all_at(snapshot).into_iter().next()?;
     Some(format!(
-        "there is no record store at {}, but the snapshot {newest} of {}, which an empty server would replace. To \
-         begin with the keys of the snapshot, add --restore {newest}. To begin without keys, move the snapshot away",
+        "there is no record store at {}, but the snapshot {newest} of {}, which an empty server would replace. If the \
+         store is on another disk, mount it. To begin with the keys of the snapshot, add --restore {newest}. To begin \
+         without keys, move the snapshot away",
         directory.display(),
         date(time_ms / 1000),
         newest = newest.display(),

@@ -76,9 +76,12 @@ impl Store {
             }
             let restored = self.restore_block(&block, &mut keys, &mut collection);
             restored.map_err(|failure| match failure {
-                Failure::Store(error @ Error::TransactionTooLong { .. }) => wrong(format!(
-                    "{error}; its newest key or element is too long for a pool with a log. This pool has a part of \
-                     the keys: delete it and its log, and restore into a pool without a log"
+                Failure::Store(
+                    error @ (Error::TransactionTooLong { .. } | Error::ValueTooLong { .. }),
+                ) => wrong(format!(
+                    "{error}; its newest key or element is too long for a pool with a log, or for a record store. \
+                     There is a part of the keys now: delete the pool and its log, or the record store, and restore \
+                     into a pool without a log"
                 )),
                 other => other,
             })?;

@@ -23,6 +23,7 @@ use crate::refusals::Refusals;
 use crate::room::{self, Room};
 use crate::snapshot_state::Snapshots;
 use crate::stripes::{self, Access, Held, StripeIndex, Stripes, Wanted, stripe_range};
+use crate::unreadable::Unreadable;
 
 /// The name of the map with the store's records.
 pub const MAP_NAME: &str = "server";
@@ -73,6 +74,7 @@ pub struct Store {
     pub(crate) has_garbage: AtomicBool,
     /// Whether the server ends; then long work in the background stops.
     pub(crate) is_ending: AtomicBool,
+    pub(crate) unreadable: Mutex<Unreadable>,
     pub(crate) snapshots: Snapshots,
     pub(crate) memory: Memory,
     room: Room,
@@ -136,6 +138,7 @@ impl Store {
             has_pending_writes: AtomicBool::new(false),
             has_garbage: AtomicBool::new(true),
             is_ending: AtomicBool::new(false),
+            unreadable: Mutex::default(),
             snapshots: Snapshots::default(),
             memory: Memory::default(),
             room: Room::default(),

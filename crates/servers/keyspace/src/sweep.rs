@@ -35,12 +35,15 @@ impl Store {
         let range = KeyRange::between(own_keys::EXPIRIES, &own_keys::expiry(now_ms + 1, b""));
         let mut due = Vec::new();
         let mut scan = self.map.range(range);
+        let unreadable = self.unreadable.lock();
         while due.len() < budget
             && let Some((entry, _)) = scan.next_record()?
         {
-            due.push(entry.to_vec());
+            if !unreadable.expiries.contains(entry) {
+                due.push(entry.to_vec());
+            }
         }
-        drop(scan);
+        drop((scan, unreadable));
         let mut swept = Swept { expired_keys: 0, is_more: due.len() == budget };
         let (mut done, mut refused) = (0, None);
         for entry in due {
@@ -53,6 +56,10 @@ impl Store {
                     swept.expired_keys += u64::from(is_key);
                 }
                 Err(failure) if failure.is_no_memory() => refused = Some(failure),
+                Err(failure) if failure.is_of_damaged_page() => {
+                    tracing::warn!(error = %failure, "an expired key stays until the next start");
+                    self.unreadable.lock().expiries.insert(entry);
+                }
                 Err(failure) => return Err(failure),
             }
         }
@@ -114,20 +121,39 @@ impl Store {
     fn sweep_collections(&self, mut budget: usize) -> Result<usize> {
         while budget > 0 {
             let Some((garbage, id)) = self.next_garbage()? else { break };
-            let (elements, is_all) =
-                self.some_keys(KeyRange::prefix(&collection_prefix(id)), budget)?;
-            for element in &elements {
-                if self.must_rest() {
-                    return Ok(0);
+            match self.sweep_collection(&garbage, id, budget) {
+                Ok(None) => return Ok(0),
+                Ok(Some(removed)) => budget = budget.saturating_sub(removed + 1),
+                Err(failure) if failure.is_of_damaged_page() => {
+                    tracing::warn!(error = %failure, "elements stay until the next start");
+                    self.unreadable.lock().collections.insert(id);
                 }
-                self.map.remove(element)?;
+                Err(failure) => return Err(failure),
             }
-            if is_all {
-                self.map.remove(&garbage)?;
-            }
-            budget = budget.saturating_sub(elements.len() + 1);
         }
         Ok(budget)
+    }
+
+    /// Removes up to `budget` elements of a dropped collection; returns their number, or `None` if
+    /// the sweep must rest.
+    fn sweep_collection(
+        &self,
+        garbage: &[u8],
+        id: CollectionId,
+        budget: usize,
+    ) -> Result<Option<usize>> {
+        let (elements, is_all) =
+            self.some_keys(KeyRange::prefix(&collection_prefix(id)), budget)?;
+        for element in &elements {
+            if self.must_rest() {
+                return Ok(None);
+            }
+            self.map.remove(element)?;
+        }
+        if is_all {
+            self.map.remove(garbage)?;
+        }
+        Ok(Some(elements.len()))
     }
 
     /// The first number whose records are to be removed; `pieces.rs` explains which are skipped.
@@ -140,7 +166,7 @@ impl Store {
         let mut scan = self.map.prefix(own_keys::GARBAGES);
         while let Some((garbage, _)) = scan.next_record()? {
             let id = own_keys::split_garbage(garbage).ok_or(Failure::Damaged)?;
-            if !drafts.contains(&id) {
+            if !drafts.contains(&id) && !self.unreadable.lock().collections.contains(&id) {
                 return Ok(Some((garbage.to_vec(), id)));
             }
         }
@@ -154,11 +180,18 @@ impl Store {
         let _held = self.lock(SmallVec::from_slice(&[0]), Access::Shared)?;
         let used = self.spaces();
         for space in (0..SPACES).filter(|space| !used.contains(space)) {
-            while budget > 0 {
+            while budget > 0 && !self.unreadable.lock().spaces.contains(&space) {
                 if self.must_rest() {
                     return Ok(0);
                 }
-                let (removed, is_all) = self.sweep_space(space, budget)?;
+                let (removed, is_all) = match self.sweep_space(space, budget) {
+                    Err(failure) if failure.is_of_damaged_page() => {
+                        tracing::warn!(error = %failure, "flushed keys stay until the next start");
+                        self.unreadable.lock().spaces.insert(space);
+                        break;
+                    }
+                    swept => swept?,
+                };
                 budget = budget.saturating_sub(removed);
                 if is_all {
                     break;

@@ -416,7 +416,7 @@ impl<'store> Transaction<'store> {
         let mut used = [spaces, self.store.spaces()].concat();
         for database in databases {
             let old = spaces[usize::from(database)];
-            if self.is_empty(old)? {
+            if self.is_surely_empty(old)? {
                 continue;
             }
             let fresh = self.empty_space(&used)?;
@@ -434,18 +434,27 @@ impl<'store> Transaction<'store> {
     fn empty_space(&self, used: &[u8]) -> Result<u8> {
         let unused = || (0..SPACES).filter(|space| !used.contains(space));
         for space in unused() {
-            if self.is_empty(space)? {
+            if self.is_surely_empty(space)? {
                 return Ok(space);
             }
         }
         for space in unused() {
-            while !self.store.sweep_space(space, SWEPT_AT_ONCE)?.1 {}
+            match self.sweep_all_of(space) {
+                Err(failure) if failure.is_of_damaged_page() => continue,
+                swept => swept?,
+            }
             // The remaining heads were put by this transaction.
-            if self.is_empty(space)? {
+            if self.is_surely_empty(space)? {
                 return Ok(space);
             }
         }
         Err(fail("ERR one transaction flushed too many databases"))
+    }
+
+    /// Removes all heads of a space that no database has.
+    fn sweep_all_of(&self, space: u8) -> Result<()> {
+        while !self.store.sweep_space(space, SWEPT_AT_ONCE)?.1 {}
+        Ok(())
     }
 
     /// Exchanges two databases. All stripes must be held exclusively.
@@ -480,6 +489,14 @@ impl<'store> Transaction<'store> {
             })
         };
         self.held.exclusive().for_each(|(_, stripe)| stripe.touch_space(space, is_there));
+    }
+
+    /// Whether a space is empty. A damaged page of a record store may have keys.
+    fn is_surely_empty(&self, space: u8) -> Result<bool> {
+        match self.is_empty(space) {
+            Err(failure) if failure.is_of_damaged_page() => Ok(false),
+            is_empty => is_empty,
+        }
     }
 
     fn is_empty(&self, space: u8) -> Result<bool> {

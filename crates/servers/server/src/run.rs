@@ -311,7 +311,9 @@ fn open_record_store(
     match advice.filter(|_| options.restore.is_none()) {
         Some(advice) => Err(ServeError::Store(advice)),
         None => Store::open(Some(directory), store_options).map_err(|failure| match failure {
-            Failure::Store(Error::Option { option, found, allowed }) if option == "max_bytes" => {
+            Failure::Store(Error::Option { option, found, allowed })
+                if ["max_bytes", "memory_bytes"].contains(&&*option) =>
+            {
                 refused("memory", &found, format!("allowed is {allowed}"))
             }
             failure => failure.into(),
@@ -454,11 +456,12 @@ fn tell_manager(state: NotifyState<'_>) {
 
 fn sweep_once(shared: &Shared) {
     let server = &shared.redis;
+    // Before all that may wait for the disk.
+    server.store.log().inspect(|log| log.judge_stall());
     server.clients.tick(server.config.size(config::TIMEOUT) as u64);
     server.limit_memory();
     server.save_if_due();
     if let Some(log) = server.store.log() {
-        log.judge_stall();
         // The sweep's writes would wait for the disk, and so would the connections behind them.
         if log.is_behind() {
             return;
@@ -473,9 +476,12 @@ fn sweep_once(shared: &Shared) {
     let sweep = || -> Result<(), Failure> {
         pando_memcached::flush_if_due(shared.memcached())?;
         loop {
-            let swept = server.store.sweep_expired(SWEEP_BUDGET)?;
+            let expired = server.store.sweep_expired(SWEEP_BUDGET);
+            // Also after an error: it may be of one page of a record store.
+            let is_garbage = server.store.sweep_garbage(SWEEP_BUDGET);
+            let swept = expired?;
             server.stats.add(Count::Expired, swept.expired_keys);
-            let is_more = server.store.sweep_garbage(SWEEP_BUDGET)? || swept.is_more;
+            let is_more = is_garbage? || swept.is_more;
             if !is_more || begin.elapsed() > SWEEP_TIME {
                 return Ok(());
             }

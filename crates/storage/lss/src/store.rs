@@ -1,6 +1,6 @@
 //! The page store, as its users see it.
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use pando_device::Directory;
@@ -115,6 +115,8 @@ pub struct Space {
 pub struct PageStore {
     shared: Shared,
     writer: Mutex<Writer>,
+    /// The numbers of the last [`space`](Self::space).
+    space: [AtomicU64; 2],
 }
 
 fn check_options(options: &PageStoreOptions) -> Result<()> {
@@ -184,7 +186,8 @@ impl PageStore {
     pub fn open(directory: Arc<dyn Directory>, options: PageStoreOptions) -> Result<(Self, Found)> {
         let (shared, writer, found) = recovery::open(directory, options)?;
         check_options(&shared.options)?;
-        Ok((Self { shared, writer: Mutex::new(writer) }, found))
+        let space = Default::default();
+        Ok((Self { shared, writer: Mutex::new(writer), space }, found))
     }
 
     /// The lock of the writer.
@@ -419,16 +422,18 @@ impl PageStore {
         self.pids().filter_map(|pid| Some((pid, self.read(pid).err()?))).collect()
     }
 
-    /// The room that the pages take. Reads the table of segments.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Failed`] if a thread has panicked while it wrote.
-    pub fn space(&self) -> Result<Space> {
-        let writer = self.writer()?;
-        let segments = writer.count(|segment| segment.state != State::Absent) as u64;
-        let file_bytes = segments * self.shared.files.segment_bytes();
-        Ok(Space { live_bytes: writer.live_bytes(), file_bytes })
+    /// The room that the pages take. Reads the table of segments. While a thread writes, it is that
+    /// of an earlier call: no call waits for the device.
+    pub fn space(&self) -> Space {
+        // Relaxed: two numbers for people, from about the same time.
+        let [live_bytes, file_bytes] = &self.space;
+        if let Ok(writer) = self.writer.try_lock() {
+            let segments = writer.count(|segment| segment.state != State::Absent) as u64;
+            live_bytes.store(writer.live_bytes(), Ordering::Relaxed);
+            file_bytes.store(segments * self.shared.files.segment_bytes(), Ordering::Relaxed);
+        }
+        let read = |number: &AtomicU64| number.load(Ordering::Relaxed);
+        Space { live_bytes: read(live_bytes), file_bytes: read(file_bytes) }
     }
 
     /// Numbers of the store. Reads the table of pages.

@@ -215,13 +215,9 @@ impl<D: Domain> DataComponent<D> {
         Ok(problems)
     }
 
-    /// The room that its pages take on the disk. Reads no table of pages.
-    ///
-    /// # Errors
-    ///
-    /// What the page store answers.
-    pub fn space(&self) -> Result<Space> {
-        Ok(self.cache.pages.space()?)
+    /// The room that its pages take on the disk; see [`PageStore::space`](pando_lss::PageStore).
+    pub fn space(&self) -> Space {
+        self.cache.pages.space()
     }
 
     /// Its numbers. Reads the table of pages.

@@ -113,6 +113,11 @@ pub enum Error {
 /// evicted meanwhile, is inside another one.
 pub(crate) fn damaged_page(error: &pando_index::Error) -> Option<u32> {
     let pando_index::Error::Storage(source) = error else { return None };
+    unreadable_page(source.as_ref())
+}
+
+/// The same, of the source of an error of the index.
+pub fn unreadable_page(source: &(dyn std::error::Error + 'static)) -> Option<u32> {
     match (source.downcast_ref::<Error>(), source.downcast_ref::<PageError>()) {
         (Some(Error::Pages(pando_lss::Error::DamagedPage { pid, .. })), _) => Some(*pid),
         (Some(Error::NotReplayed { page, .. }), _) | (_, Some(PageError::Damaged { page, .. })) => {
@@ -120,4 +125,10 @@ pub(crate) fn damaged_page(error: &pando_index::Error) -> Option<u32> {
         }
         _ => None,
     }
+}
+
+/// Whether the disk, or the cache, has no room for an operation.
+pub fn is_out_of_room(source: &(dyn std::error::Error + 'static)) -> bool {
+    matches!(source.downcast_ref(), Some(Error::Pages(pando_lss::Error::Full { .. })))
+        || matches!(source.downcast_ref(), Some(PageError::CacheFull { .. }))
 }

@@ -63,7 +63,7 @@ mod unchanged;
 pub use cache::CacheStat;
 pub use catalog::MAX_NAME_BYTES;
 pub use data_component::{DataComponent, DataStat, StoreOptions};
-pub use error::{Error, Result};
+pub use error::{Error, Result, is_out_of_room, unreadable_page};
 #[cfg(feature = "testing")]
 pub use in_pool::InPool;
 pub use maps::{Lent, StoreMaps};

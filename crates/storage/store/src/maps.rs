@@ -162,6 +162,11 @@ impl<D: Domain> StoreMaps<D> {
         self.most_tail_bytes.store(memory_bytes / MEMORY_PER_TAIL, Ordering::Relaxed);
     }
 
+    /// Bytes of the log's tail, before commits wait for it.
+    pub(crate) fn most_tail_bytes(&self) -> u64 {
+        self.most_tail_bytes.load(Ordering::Relaxed)
+    }
+
     /// Threads find this map from now on.
     pub(crate) fn add(&self, number: u64) {
         self.live.rcu(|live| with(live, number));

@@ -112,8 +112,8 @@ impl Store {
     /// [`Error::InUse`], [`Error::Option`], [`Error::OtherLog`], [`Error::Damaged`], or what the
     /// device answers.
     pub fn open(path: &Path, options: &StoreOptions) -> Result<Self> {
-        crate::data_component::check_options(options)?;
         check("memory_bytes", options.memory_bytes, MIN_MEMORY_BYTES)?;
+        crate::data_component::check_options(options)?;
         let disk = Disk::open_or_create(path)?;
         let in_use = || Error::InUse { path: path.display().to_string() };
         let lock = disk.lock()?.ok_or_else(in_use)?;
@@ -397,18 +397,20 @@ impl Store {
         self.shared.data.check()
     }
 
+    /// Bytes of records that may wait for the disk; then commits wait for it.
+    pub fn tail_bytes(&self) -> u64 {
+        let component = &self.shared.component;
+        component.maps().most_tail_bytes().min(component.log().options().tail_bytes)
+    }
+
     /// The LSN behind which an opening replays the log.
     pub fn redo_lsn(&self) -> u64 {
         // Relaxed: only the number matters.
         self.shared.redo_lsn.load(Ordering::Relaxed)
     }
 
-    /// The room that its pages take on the disk. Reads no table of pages.
-    ///
-    /// # Errors
-    ///
-    /// What the page store answers.
-    pub fn space(&self) -> Result<Space> {
+    /// The room that its pages take on the disk; see [`PageStore::space`](pando_lss::PageStore).
+    pub fn space(&self) -> Space {
         self.shared.data.space()
     }
 

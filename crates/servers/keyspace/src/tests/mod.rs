@@ -3,6 +3,7 @@
 
 mod counts;
 mod crashes;
+mod disk;
 mod full;
 mod keys;
 mod limits;

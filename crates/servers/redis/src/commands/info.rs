@@ -139,14 +139,17 @@ fn memory(context: &Context<'_, '_>, text: &mut String) -> Result<()> {
         line(text, &format!("{name}_human"), human(bytes));
     };
     let pool = server.store.pool();
-    both("used_memory", pool.used_bytes());
+    let is_paged = server.store.page_bytes().is_some();
+    // What the pages of a store take on the disk is no memory.
+    both("used_memory", if is_paged { resident_bytes() } else { pool.used_bytes() });
     both("used_memory_rss", resident_bytes());
     both("total_system_memory", system_bytes());
     both("maxmemory", server.config.size(config::MAX_MEMORY) as u64);
     both("pool_size", pool.size_bytes());
     both("pool_occupied", server.store.occupied_bytes()?);
-    if server.store.page_bytes().is_none() {
-        both("pool_max_size", pool.max_bytes());
+    match is_paged {
+        true => both("store_used", pool.used_bytes()),
+        false => both("pool_max_size", pool.max_bytes()),
     }
     line(text, "maxmemory_policy", server.config.text(config::MAX_MEMORY_POLICY));
     line(text, "mem_allocator", "pando");

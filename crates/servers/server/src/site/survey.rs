@@ -65,6 +65,11 @@ impl Survey {
 }
 
 fn walk(server: &Server) -> Shape {
+    if server.store.page_bytes().is_some() {
+        // It would read all pages.
+        let error = Some("the shape of a store is not measured".to_owned());
+        return Shape { error, ..Shape::default() };
+    }
     let counted = (0..DATABASES).try_for_each(|database| server.store.count(database).map(drop));
     let counted = counted.map_err(|error| error.to_string());
     match counted.and_then(|()| server.store.pool().stat().map_err(|error| error.to_string())) {

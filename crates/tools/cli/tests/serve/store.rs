@@ -85,6 +85,8 @@ fn a_server_of_a_store_has_more_keys_than_memory() {
 
     // Without the store, an empty one is not created in the place of the snapshot's keys.
     fs::remove_dir_all(path("data")).expect("removed");
+    // As the mount point of a disk that is not mounted.
+    fs::create_dir(path("data")).expect("created");
     let serve = |more: &[&str]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_pando"));
         command.args(["serve", "--config"]).arg(path("pando.toml")).args(more);
@@ -96,8 +98,14 @@ fn a_server_of_a_store_has_more_keys_than_memory() {
     let snapshot = path("kept.snapshot").display().to_string();
     let child =
         serve(&["--restore", &snapshot]).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
-    let _server = Server { child: child.expect("the server starts") };
+    let mut server = Server { child: child.expect("the server starts") };
+    let mut client = Client::unix(&path("socket"));
+    check(&mut client);
+    client.send(&["SHUTDOWN"]).expect("sends");
+    assert!(server.child.wait().expect("ends").success());
+    let mut server = start();
     check(&mut Client::unix(&path("socket")));
+    server.kill();
 }
 
 #[test]
@@ -108,7 +116,7 @@ fn options_that_a_store_does_not_take_are_named() {
         (&["--store", "data", "serve", "--index", "nbtree"], "--index is for a pool"),
         (&["--store", "data", "serve", "--max-bytes", "1G"], "--max-bytes is for a pool"),
         (&["--store", "data", "serve", "--set", "maxmemory=1gb"], "--memory limits"),
-        (&["--store", "data", "--memory", "1M", "serve"], "memory"),
+        (&["--store", "data", "--memory", "1M", "serve"], "16777216"),
         (&["--store", "data", "--pool", "pool", "serve"], "--store takes none of --pool"),
         (&["--memory", "64M", "serve"], "name it by --store"),
     ] {

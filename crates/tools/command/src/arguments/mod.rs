@@ -101,7 +101,7 @@ pub enum Command {
     #[command(subcommand, after_help = exit_codes(&[]))]
     Log(LogCommand),
     Upgrade(UpgradeArguments),
-    /// Serve Redis and memcached clients from a pool that survives kill -9
+    /// Serve Redis and memcached clients from a pool or a store that survives kill -9
     Serve(Box<ServeArguments>),
     /// Show the live figures of a server: throughput, latencies, memory, index
     Top(TopArguments),

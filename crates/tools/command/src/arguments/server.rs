@@ -71,10 +71,11 @@ pub struct ServeOptions {
     /// Address on which HTTP is served without a password; may be repeated [default: 127.0.0.1]
     #[arg(long, value_name = "ADDRESS")]
     pub http_bind: Vec<IpAddr>,
-    /// File that SAVE and BGSAVE write [default: the pool's path with .snapshot appended]
+    /// File that SAVE and BGSAVE write [default: the path of the pool or store with .snapshot
+    /// appended]
     #[arg(long, value_name = "PATH")]
     pub snapshot: Option<PathBuf>,
-    /// Create the pool with the keys of this snapshot
+    /// Create the pool, or the store, with the keys of this snapshot
     #[arg(long, value_name = "PATH")]
     #[serde(skip)]
     pub restore: Option<PathBuf>,

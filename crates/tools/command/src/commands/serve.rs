@@ -136,6 +136,7 @@ fn with_file(
     // What the command line names takes the place of the other kind in the file.
     if pool.store.is_some() {
         (file.pool, file.domain, file.log) = (None, None, None);
+        (file.index, file.max_bytes, file.recover) = (None, None, false);
     } else if pool.path.is_some() {
         (file.store, file.memory) = (None, None);
     }
