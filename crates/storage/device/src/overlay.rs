@@ -30,6 +30,12 @@ impl Overlay {
         Self { below, names: Mutex::default() }
     }
 
+    /// The blocks of its files in process memory, without files that were removed.
+    pub fn blocks(&self) -> usize {
+        let names = self.names();
+        names.values().flatten().map(|content| content.state().blocks.len()).sum()
+    }
+
     fn names(&self) -> MutexGuard<'_, BTreeMap<String, Option<Arc<Content>>>> {
         self.names.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -3,8 +3,9 @@
 //! The hand of a clock goes over the numbers of pages. A page that was used since the last pass
 //! loses its mark and stays. Inner pages stay in the first two passes of a call. A page that has
 //! changed is written together with others; then it is evicted, unless it has changed again. A page
-//! that was loaded from several parts is written too, whole: the next load needs one read then.
-//! After each turn of the hand, sparse chunks are emptied (`defragment.rs`).
+//! that was loaded from several parts is written too, whole: the next load needs one read then. If
+//! writes take memory, it is not (`Limits::joins_read_parts`). After each turn of the hand, sparse
+//! chunks are emptied (`defragment.rs`).
 //!
 //! If there is a log, a page is written as of its durable LSN (`Pictures`). A page that has a later
 //! version stays changed, and in memory, until the log's writer has made that durable.
@@ -109,6 +110,8 @@ pub(crate) trait Pictures: Debug + Send + Sync {
 pub(crate) struct Limits {
     pub memory_bytes: u64,
     pub room_wait: Duration,
+    /// As in `StoreOptions`.
+    pub joins_read_parts: bool,
 }
 
 /// A tree with the store of its pages.
@@ -122,6 +125,7 @@ pub(crate) struct Cache<D: Domain> {
     room_wait: Duration,
     /// About the bytes of a page.
     page_bytes: u64,
+    joins_read_parts: bool,
     /// The page at which the clock's hand is.
     hand: AtomicU32,
     turn: Mutex<()>,
@@ -148,6 +152,7 @@ impl<D: Domain> Cache<D> {
             room_bytes: (limits.memory_bytes / 64).max(64 << 10),
             room_wait: limits.room_wait,
             page_bytes: u64::from(tree.options.leaf_bytes),
+            joins_read_parts: limits.joins_read_parts,
             tree,
             hand: 0.into(),
             turn: Mutex::default(),
@@ -375,8 +380,12 @@ impl<D: Domain> Cache<D> {
         }
     }
 
-    /// Whether the page has several parts in the store, and pages can be written.
+    /// Whether a page that was only read is to be written whole: it has several parts in the store,
+    /// and pages can be written.
     fn is_in_parts(&self, number: u32) -> bool {
+        if !self.joins_read_parts {
+            return false;
+        }
         let extent = self.pages.extent(number);
         let is_one = extent.is_none_or(|extent| extent.parts < 2);
         // Otherwise pages that were only read could not be evicted.

@@ -39,6 +39,10 @@ pub struct StoreOptions {
     /// first attempt on; looked at before each attempt. It makes 1,000 attempts at most. 10 seconds
     /// unless it is set.
     pub room_wait: Duration,
+    /// A page that was only read, and has several parts on the disk, is written whole before it is
+    /// evicted: its next load needs one read then. Set unless it is taken out, as for reports over
+    /// files that stay as they are: their writes take memory.
+    pub joins_read_parts: bool,
     /// The shape of the tree. It may be another one at each opening. `delta_bytes` is 1 or more,
     /// and `inline_bytes` has no effect: values have at most 16 KiB and are in their pages.
     pub tree: Options,
@@ -57,6 +61,7 @@ impl Default for StoreOptions {
             pages: PageStoreOptions::default(),
             checkpoint_log_bytes: 128 << 20,
             room_wait: Duration::from_secs(10),
+            joins_read_parts: true,
             tree,
         }
     }
@@ -142,8 +147,8 @@ impl<D: Domain> DataComponent<D> {
         let catalog = Catalog::open(pool).map_err(pando_index::Error::storage)?;
         let tree = Arc::new(catalog).find_or_create_index::<StoredBwTrees>(name, options.tree);
         let tree: BwTree<D, Stored> = tree.map_err(pando_index::Error::storage)?;
-        let StoreOptions { memory_bytes, room_wait, .. } = *options;
-        let limits = Limits { memory_bytes, room_wait };
+        let StoreOptions { memory_bytes, room_wait, joins_read_parts, .. } = *options;
+        let limits = Limits { memory_bytes, room_wait, joins_read_parts };
         let cache = Arc::new(Cache::new(tree, pages, limits));
         cache.tree.connect(Box::new(Source(Arc::downgrade(&cache))))?;
         cache.tree.restore(cache.pages.pids())?;
