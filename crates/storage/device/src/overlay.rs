@@ -5,7 +5,8 @@
 //! the overlay. No file below is opened for writing, created, renamed or removed. Nothing else may
 //! change the files below meanwhile.
 //!
-//! Memory is taken by blocks of 4 KiB that were written. Room that is only allocated takes none.
+//! Memory is taken by blocks of 4 KiB that were written with other bytes than those below. Room
+//! that is only allocated takes none. A block that cannot be read below can be written whole.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -251,16 +252,20 @@ impl File for OverlayFile {
         let mut rest = bytes;
         for (number, first, count) in pieces(at, bytes.len()) {
             let (piece, behind) = rest.split_at(count);
+            rest = behind;
             let block = match state.blocks.entry(number) {
                 Entry::Occupied(found) => found.into_mut(),
                 Entry::Vacant(vacant) => {
                     let mut block = vec![0; BLOCK_BYTES as usize].into_boxed_slice();
-                    self.content.read_below(&mut block, number * BLOCK_BYTES)?;
+                    match self.content.read_below(&mut block, number * BLOCK_BYTES) {
+                        Ok(()) if block[first..first + count] == *piece => continue,
+                        Err(error) if piece.len() < block.len() => return Err(error),
+                        _ => {}
+                    }
                     vacant.insert(block)
                 }
             };
             block[first..first + count].copy_from_slice(piece);
-            rest = behind;
         }
         state.bytes = state.bytes.max(end);
         Ok(())

@@ -343,3 +343,48 @@ fn an_overlay_shows_its_changes_and_changes_nothing() {
         }
     }
 }
+
+/// Bytes that are the same below take no memory, in whole blocks and in parts of them.
+#[test]
+fn an_overlay_keeps_only_what_differs() {
+    let below = Simulated::new();
+    let first: Vec<u8> = (0..40_000_u32).map(|at| (at / 7) as u8).collect();
+    below.create("elm").expect("a new file").write_at(&first, 0).expect("a write");
+    let overlay = Overlay::new(Arc::new(below));
+    let file = overlay.open("elm").expect("the file");
+    file.write_at(&first, 0).expect("a write");
+    file.write_at(&first[100..20_000], 100).expect("a write");
+    // Behind the end, all below is zero.
+    file.write_at(&[0; 5000], 40_000).expect("a write");
+    assert_eq!((overlay.blocks(), file.size_bytes().expect("a size")), (0, 45_000));
+    let mut second = first.clone();
+    second[8200] ^= 1;
+    file.write_at(&second, 0).expect("a write");
+    assert_eq!(overlay.blocks(), 1);
+    assert_eq!(read(&overlay, "elm")[..40_000], second);
+    // The block is there, and gets its first bytes again.
+    file.write_at(&first, 0).expect("a write");
+    assert_eq!(read(&overlay, "elm")[..40_000], first);
+    overlay.remove("elm").expect("removed");
+    assert_eq!(overlay.blocks(), 0);
+}
+
+/// A block that cannot be read below is written whole. Of a part of it, that is an error.
+#[test]
+fn an_overlay_hides_an_unreadable_block_below() {
+    let below = Simulated::new();
+    below.create("elm").expect("a new file").write_at(&[1; 8192], 0).expect("a write");
+    below.on_operation(|operation, _| match operation {
+        Operation::Read => Err(io::Error::from_raw_os_error(5)),
+        _ => Ok(()),
+    });
+    let overlay = Overlay::new(Arc::new(below));
+    let file = overlay.open("elm").expect("the file");
+    let refused = file.write_at(&[0; 4095], 4096).expect_err("a part of a block");
+    assert_eq!(refused.operation, Operation::Read);
+    file.write_at(&[0; 4096], 4096).expect("a whole block");
+    let mut found = [9; 4096];
+    file.read_at(&mut found, 4096).expect("its bytes");
+    assert_eq!(found, [0; 4096]);
+    file.read_at(&mut found, 0).expect_err("it cannot be read");
+}

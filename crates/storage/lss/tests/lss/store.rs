@@ -3,12 +3,12 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use pando_device::Operation;
 use pando_device::simulated::{Kept, Simulated};
+use pando_device::{Operation, Overlay};
 use pando_index::random::Random;
 use pando_lss::{Error, Group, MAX_PAGE_BYTES, NoDelta, PageStore, PageStoreOptions};
 
-use crate::common::{Model, SMALL, create, open, pages_of, small};
+use crate::common::{Model, SMALL, bytes, create, open, pages_of, small};
 
 #[test]
 fn a_page_is_its_base_and_its_deltas() {
@@ -169,4 +169,25 @@ fn an_opening_holds_few_blocks() {
     assert_eq!(pages_of(&store), pages);
     let image = directory.cut_power(Kept::Nothing, &mut Random::new(1));
     assert_eq!(pages_of(&open(&image).expect("a store").0), pages);
+}
+
+/// An opening writes the blocks again that no later one calls durable. Over files that stay as they
+/// are, that takes no memory.
+#[test]
+fn blocks_that_are_written_again_take_no_memory_of_an_overlay() {
+    let options = PageStoreOptions { checkpoint_bytes: u64::MAX, ..SMALL };
+    let directory = Simulated::new();
+    let store = create(&directory, options);
+    let mut random = Random::new(3);
+    for pid in 0..100 {
+        let page = bytes(&mut random, 5000);
+        store.wait(&store.append(Group::new().base(pid, page)).expect("open")).expect("room");
+    }
+    let expected = pages_of(&store);
+    drop(store);
+    let overlay = Arc::new(Overlay::new(Arc::new(directory.after_kill())));
+    let (store, found) = PageStore::open(overlay.clone(), options).expect("a store");
+    assert!(found.block_bytes > 100 * 5000, "{found:?}");
+    assert!(pages_of(&store) == expected);
+    assert!(overlay.blocks() < 10, "{} blocks", overlay.blocks());
 }
