@@ -11,9 +11,8 @@ use crate::{Error, Pool, PoolOptions, engine};
 /// so it may be on a file system that cannot be written, such as a mounted backup.
 ///
 /// Each report opens the store in process memory, and replays its log there. The pages that this
-/// changes take memory beyond `memory_bytes`; there are none if the store was closed. The file
-/// `control`, of at most some 32 MiB, is copied to the folder for temporary files, and the copy is
-/// removed.
+/// changes take memory beyond `memory_bytes`; there are none if the store was closed. So does a
+/// copy of the file `control`, of at most some 32 MiB. Pages that are only read take none.
 #[derive(Clone, Debug)]
 pub struct StoreFiles {
     path: PathBuf,

@@ -23,6 +23,7 @@
 //! thread syncs.
 
 mod disk;
+mod memory_copy;
 mod overlay;
 #[cfg(feature = "simulated")]
 pub mod simulated;
@@ -31,6 +32,7 @@ use std::fmt;
 use std::io;
 
 pub use disk::{DirectoryLock, Disk};
+pub use memory_copy::copy_into_memory;
 pub use overlay::Overlay;
 use rustix::io::Errno;
 

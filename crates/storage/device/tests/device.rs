@@ -6,8 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use pando_device::simulated::{Kept, Simulated};
-use pando_device::{Directory, Disk, Operation, Overlay, SECTOR_BYTES};
+use pando_device::{Directory, Disk, Operation, Overlay, SECTOR_BYTES, copy_into_memory};
 use pando_index::random::Random;
+use rustix::fs::{CWD, FileType, Mode, mknodat};
 
 fn each_directory(test: impl Fn(&dyn Directory)) {
     let folder = tempfile::tempdir().expect("a folder");
@@ -387,4 +388,29 @@ fn an_overlay_hides_an_unreadable_block_below() {
     file.read_at(&mut found, 4096).expect("its bytes");
     assert_eq!(found, [0; 4096]);
     file.read_at(&mut found, 0).expect_err("it cannot be read");
+}
+
+#[test]
+fn a_copy_in_memory_has_the_bytes_and_errors_name_the_file() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("oak");
+    assert!(copy_into_memory(&path, 9).expect_err("there is none").is_not_found());
+    std::fs::write(&path, b"bark").expect("written");
+    let copy = copy_into_memory(&path, 4).expect("four bytes");
+    let mut found = [0; 4];
+    std::os::unix::fs::FileExt::read_exact_at(&copy, &mut found, 0).expect("its bytes");
+    assert_eq!(&found, b"bark");
+    std::os::unix::fs::FileExt::write_all_at(&copy, b"leaf", 0).expect("written");
+    assert_eq!(std::fs::read(&path).expect("read"), b"bark");
+    let pipe = folder.path().join("pipe");
+    mknodat(CWD, &pipe, FileType::Fifo, Mode::RUSR, 0).expect("a pipe");
+    for (path, max_bytes, why) in [
+        (&path, 3, "more than 3 bytes"),
+        (&pipe, 9, "not a regular file"),
+        (&folder.path().to_owned(), 9, "not a regular file"),
+    ] {
+        let refused = copy_into_memory(path, max_bytes).expect_err("it is refused").to_string();
+        assert!(refused.contains(why), "{refused}");
+        assert!(refused.contains(path.to_str().expect("a name")), "{refused}");
+    }
 }

@@ -1,6 +1,7 @@
 //! Opening a store: its pages, and then its log over them.
 //!
-//! The pool `control` has the tail of the log. It survives a kill, and not a power cut.
+//! The pool `control` has the tail of the log. It survives a kill, and not a power cut. An opening
+//! that changes no file uses a copy of it in memory (`unchanged.rs`).
 //!
 //! | step | a crash leaves |
 //! | --- | --- |
@@ -25,7 +26,7 @@ use std::path::Path;
 use std::sync::{Arc, Weak};
 
 use pando_bwtree::{Picture, Pictured};
-use pando_device::Directory;
+use pando_device::{Directory, copy_into_memory};
 use pando_index::RangeIndex;
 use pando_log::{Log, LogOptions, Record, Recovered, Settle, Status, log_id_of, recover};
 use pando_pmem::layout::LOG_OFF;
@@ -73,6 +74,15 @@ pub struct Recovery {
     pub damaged_pages: u64,
 }
 
+/// The pool of the log's tail.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Control<'path> {
+    /// The file at this path, which is created if it is missing.
+    In(&'path Path),
+    /// A copy in memory of the file at this path, or else a new pool in memory.
+    CopyOf(&'path Path),
+}
+
 /// An opened store.
 pub(crate) struct Opened<D: Domain = Process> {
     pub data: DataComponent<D>,
@@ -86,22 +96,29 @@ pub(crate) struct Opened<D: Domain = Process> {
 pub(crate) fn open(
     pages: Arc<dyn Directory>,
     log: &Arc<dyn Directory>,
-    control: &Path,
+    control: Control<'_>,
     options: &StoreOptions,
 ) -> Result<Opened> {
     let mut opening = Opening::new(DataComponent::open(pages, options)?, log, options)?;
-    let log = match open_control(control)? {
+    let (Control::In(path) | Control::CopyOf(path)) = control;
+    let log = match control.open()? {
         Some(pool) => opening.with_tail(pool)?,
         None => {
             let id = match opening.named()? {
                 Some(id) => id,
-                None => draw_id(control)?,
+                None => draw_id(path)?,
             };
-            let name = LogName { id, path: "log".into() };
             let create = CreateOptions { max_bytes: CONTROL_BYTES, initial_bytes: 0 };
-            let unpublished = Pool::<Process>::prepare(control, &create, Some(name))?;
-            let log = opening.without_tail(unpublished.pool().clone(), id)?;
-            unpublished.publish(true)?;
+            let log = match control {
+                Control::In(path) => {
+                    let name = LogName { id, path: "log".into() };
+                    let unpublished = Pool::<Process>::prepare(path, &create, Some(name))?;
+                    let log = opening.without_tail(unpublished.pool().clone(), id)?;
+                    unpublished.publish(true)?;
+                    log
+                }
+                Control::CopyOf(_) => opening.without_tail(Pool::anonymous(&create)?, id)?,
+            };
             log.forget_former_pool()?;
             log
         }
@@ -231,16 +248,27 @@ impl<'log, D: Domain> Opening<'log, D> {
     }
 }
 
-/// The pool of the tail, as a kill or a close has left it; `None` if it is lost.
-fn open_control(path: &Path) -> Result<Option<Arc<Pool<Process>>>> {
-    match Pool::open(path, &OpenPool::default()) {
-        Err(pando_pmem::Error::NotTrusted { .. }) => Ok(None),
-        Err(pando_pmem::Error::Io { source, .. })
-            if source.kind() == NotFound && path.symlink_metadata().is_err() =>
-        {
-            Ok(None)
+impl Control<'_> {
+    /// The pool, as a kill or a close has left it; `None` if it is lost.
+    fn open(self) -> Result<Option<Arc<Pool<Process>>>> {
+        let is_missing = |path: &Path| path.symlink_metadata().is_err();
+        let options = OpenPool::default();
+        let opened = match self {
+            Self::In(path) => Pool::open(path, &options),
+            Self::CopyOf(path) => match copy_into_memory(path, CONTROL_BYTES) {
+                Err(error) if error.is_not_found() && is_missing(path) => return Ok(None),
+                copied => Pool::open_file(path, copied?, &options),
+            },
+        };
+        match (opened, self) {
+            (Err(pando_pmem::Error::NotTrusted { .. }), _) => Ok(None),
+            (Err(pando_pmem::Error::Io { source, .. }), Self::In(path))
+                if source.kind() == NotFound && is_missing(path) =>
+            {
+                Ok(None)
+            }
+            (opened, _) => Ok(Some(opened?)),
         }
-        opened => Ok(Some(opened?)),
     }
 }
 

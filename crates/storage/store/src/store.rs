@@ -18,7 +18,7 @@ use crate::checkpoint;
 use crate::data_component::{DataComponent, DataStat, StoreOptions, check};
 use crate::error::{Error, Result};
 use crate::maps::StoreMaps;
-use crate::opening::{self, Component, Recovery};
+use crate::opening::{self, Component, Control, Recovery};
 use crate::readable::lend_readable;
 
 /// The least memory of a store, in bytes: with less, a few commits of many keys fill it.
@@ -150,6 +150,15 @@ impl Store {
         pages: Arc<dyn Directory>,
         log: &Arc<dyn Directory>,
         control: &Path,
+        options: &StoreOptions,
+    ) -> Result<Self> {
+        Self::open_with(pages, log, Control::In(control), options)
+    }
+
+    pub(crate) fn open_with(
+        pages: Arc<dyn Directory>,
+        log: &Arc<dyn Directory>,
+        control: Control<'_>,
         options: &StoreOptions,
     ) -> Result<Self> {
         let opened = opening::open(pages, log, control, options)?;

@@ -3,28 +3,21 @@
 //!
 //! An opening replays the log, and so it writes pages, the log and the file `control`. Here the
 //! directories of the pages and of the log are overlays ([`Overlay`]), whose changes are in process
-//! memory, and the opening uses a copy of `control` in the folder for temporary files. The copy has
-//! no name any more when the store is open, so that a kill leaves nothing behind.
+//! memory, and the opening uses a copy of `control` in memory. So nothing is left by a kill.
 //!
-//! If the file `lock` is there, a process that has the store open is found by it. On a file system
-//! that cannot be written there is none.
+//! If the file `lock` is there, a process that has the store open is found by it, and finds this
+//! one. On a file system that cannot be written there is none.
 
-use std::fs::{self, DirBuilder, File};
-use std::io::{self, ErrorKind};
-use std::os::unix::fs::DirBuilderExt;
-use std::path::{Path, PathBuf};
-use std::process;
+use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
-use pando_device::{Directory, Disk, Operation, Overlay};
+use pando_device::{Directory, Disk, Overlay};
 use pando_lss::PageStore;
 
 use crate::data_component::{StoreOptions, check, check_options};
 use crate::error::{Error, Result};
+use crate::opening::Control;
 use crate::store::{MIN_MEMORY_BYTES, Store};
-
-const CONTROL: &str = "control";
 
 impl Store {
     /// Opens the store in the directory `path`, whose files stay as they are: changes are in
@@ -52,61 +45,13 @@ impl Store {
         }
         let overlays = [pages, log].map(|disk| Arc::new(Overlay::new(Arc::new(disk))));
         let [pages, log] = overlays.clone().map(|overlay| overlay as Arc<dyn Directory>);
-        let scratch = Scratch::new()?;
-        let control = scratch.copy(&path.join(CONTROL))?;
+        let control = path.join("control");
         // Pages that were only read take no memory of the overlay.
         let options = StoreOptions { joins_read_parts: false, ..options.clone() };
-        let store = Self::open_in(pages, &log, &control, &options)?;
+        let store = Self::open_with(pages, &log, Control::CopyOf(&control), &options)?;
         store.hold(lock);
         Ok((store, overlays))
     }
-}
-
-/// A folder for temporary files, removed on drop.
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn new() -> Result<Self> {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        loop {
-            // Relaxed: a number that no other thread of the process gets.
-            let number = NEXT.fetch_add(1, Ordering::Relaxed);
-            let name = format!("pando-unchanged-{}-{number}", process::id());
-            let path = std::env::temp_dir().join(name);
-            // Only this user may read it: the file has records.
-            match DirBuilder::new().mode(0o700).create(&path) {
-                Ok(()) => return Ok(Self(path)),
-                // Left by a kill of an earlier process of that number.
-                Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
-                Err(source) => return Err(failed(Operation::Create, &path)(source)),
-            }
-        }
-    }
-
-    /// Copies the file `control`, if there is one; the path of the copy.
-    fn copy(&self, control: &Path) -> Result<PathBuf> {
-        let to = self.0.join(CONTROL);
-        let mut from = match File::open(control) {
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(to),
-            opened => opened.map_err(failed(Operation::Open, control))?,
-        };
-        // Not `fs::copy`, which copies the permissions too: the copy is written.
-        let mut copy = File::create_new(&to).map_err(failed(Operation::Create, &to))?;
-        io::copy(&mut from, &mut copy).map_err(failed(Operation::Write, &to))?;
-        Ok(to)
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        // What cannot be removed stays in the folder for temporary files.
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
-fn failed(operation: Operation, path: &Path) -> impl FnOnce(io::Error) -> Error {
-    let path = path.display().to_string();
-    move |source| pando_device::Error { operation, path, source }.into()
 }
 
 #[cfg(test)]

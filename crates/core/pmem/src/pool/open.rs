@@ -94,6 +94,12 @@ impl<D: Domain> Pool<D> {
                 }
                 _ => io_error(path, "open the file")(source),
             })?;
+        Self::open_file(path, file, options)
+    }
+
+    /// Opens the pool in `file`, which is open for reading and writing, and need not have a name.
+    /// Messages call it `path`.
+    pub fn open_file(path: &Path, file: File, options: &OpenPool) -> Result<Arc<Self>> {
         // Before the file is read: a read of a pipe or a terminal may wait forever.
         if !file.metadata().map_err(io_error(path, "look at the file"))?.is_file() {
             return Err(Error::NotAFile(path.to_path_buf()));

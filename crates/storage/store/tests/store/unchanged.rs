@@ -94,3 +94,29 @@ fn a_directory_without_a_store_is_refused_and_stays() {
     assert!(refused.contains("pages"), "{refused}");
     assert!(contents(&path).is_empty());
 }
+
+/// The file `control` is no file that can be copied: the error names it.
+#[test]
+fn a_wrong_control_is_an_error_that_names_it() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("store");
+    let options = StoreOptions { memory_bytes: 16 << 20, ..options() };
+    Store::open(&path, &options).expect("opens").close().expect("closed");
+    let control = path.join("control");
+    fs::remove_file(&control).expect("removed");
+    let refused = |why: &str| {
+        let refused = Store::open_unchanged(&path, &options).expect_err(why).to_string();
+        assert!(refused.contains(control.to_str().expect("a name")), "{refused}");
+        refused
+    };
+    fs::create_dir(&control).expect("a directory");
+    assert!(refused("a directory").contains("not a regular file"));
+    fs::remove_dir(&control).expect("removed");
+    fs::File::create(&control).expect("created").set_len(200 << 20).expect("its length");
+    assert!(refused("too long").contains("more than 134217728 bytes"));
+    fs::write(&control, [7; 100_000]).expect("written");
+    refused("no pool");
+    std::os::unix::fs::symlink("nowhere", path.join("link")).expect("a link");
+    fs::rename(path.join("link"), &control).expect("renamed");
+    refused("it leads nowhere");
+}
