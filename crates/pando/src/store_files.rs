@@ -7,12 +7,17 @@ use pando_device::Disk;
 use crate::report::{CheckReport, PoolStat};
 use crate::{Error, Pool, PoolOptions, engine};
 
-/// The directory of a [`Store`](crate::Store) that no process has open. Nothing in it is changed,
-/// so it may be on a file system that cannot be written, such as a mounted backup.
+/// The directory of a [`Store`](crate::Store) that no process has open for writing. Nothing in it
+/// is changed, so it may be on a file system that cannot be written, such as a mounted backup.
 ///
 /// Each report opens the store in process memory, and replays its log there. The pages that this
 /// changes take memory beyond `memory_bytes`; there are none if the store was closed. So does a
 /// copy of the file `control`, of at most some 32 MiB. Pages that are only read take none.
+///
+/// Any number of reports may run at once, in any processes. Meanwhile the store cannot be opened
+/// for writing: [`Store::open`](crate::Store::open) is [`Error::StoreBusy`]. A store whose file
+/// `lock` is missing, or on a file system without locks, does not notice the reports; then it must
+/// not be opened for writing.
 #[derive(Clone, Debug)]
 pub struct StoreFiles {
     path: PathBuf,

@@ -69,27 +69,37 @@ impl Disk {
     pub fn lock(&self) -> Result<Option<DirectoryLock>> {
         let mut options = fs::OpenOptions::new();
         options.read(true).append(true).create(true);
-        self.lock_of(&self.path.join(LOCK), &options)
+        self.lock_of(&self.path.join(LOCK), &options, fs::File::try_lock)
     }
 
-    /// The same without the file, if it is missing: it is not created. Then no process uses the
-    /// directory, and a later [`lock`](Self::lock) does not see this one.
+    /// The same for a reader: without the file, if it is missing; it is not created. Readers share
+    /// the directory, and exclude a process that has [`lock`](Self::lock). If the file is missing,
+    /// or the file system has no locks, a later [`lock`](Self::lock) does not see this one.
     ///
     /// # Errors
     ///
     /// What the system answers.
     pub fn lock_read_only(&self) -> Result<Option<DirectoryLock>> {
         let options = fs::OpenOptions::new().read(true).clone();
-        match self.lock_of(&self.path.join(LOCK), &options) {
-            Err(error) if error.is_not_found() => self.lock_of(&self.path, &options),
+        let try_lock = |file: &fs::File| match file.try_lock_shared() {
+            Err(fs::TryLockError::Error(source)) if has_no_locks(&source) => Ok(()),
+            locked => locked,
+        };
+        match self.lock_of(&self.path.join(LOCK), &options, try_lock) {
+            Err(error) if error.is_not_found() => self.lock_of(&self.path, &options, try_lock),
             locked => locked,
         }
     }
 
-    fn lock_of(&self, path: &Path, options: &fs::OpenOptions) -> Result<Option<DirectoryLock>> {
+    fn lock_of(
+        &self,
+        path: &Path,
+        options: &fs::OpenOptions,
+        try_lock: impl Fn(&fs::File) -> Result<(), fs::TryLockError>,
+    ) -> Result<Option<DirectoryLock>> {
         let failed = |source| error(Operation::Open, path, source);
         let file = options.open(path).map_err(failed)?;
-        match file.try_lock() {
+        match try_lock(&file) {
             Ok(()) => Ok(Some(DirectoryLock { file, process: ProcessHere::this() })),
             Err(fs::TryLockError::WouldBlock) => Ok(None),
             Err(fs::TryLockError::Error(source)) => Err(failed(source)),
@@ -105,7 +115,14 @@ impl Disk {
     }
 }
 
-/// The right to write to a directory, until it is dropped.
+/// Whether a lock was refused because the file system has none, or none for files that are open for
+/// reading.
+fn has_no_locks(error: &io::Error) -> bool {
+    let errno = error.raw_os_error().map(Errno::from_raw_os_error);
+    matches!(errno, Some(Errno::BADF | Errno::NOLCK | Errno::OPNOTSUPP))
+}
+
+/// The right to use a directory, until it is dropped.
 ///
 /// The drop of this object releases the lock explicitly. Closing the file is not enough while a
 /// forked child of this process still has its descriptor. The drop of the child's copy releases

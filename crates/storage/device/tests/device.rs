@@ -390,6 +390,27 @@ fn an_overlay_hides_an_unreadable_block_below() {
     file.read_at(&mut found, 0).expect_err("it cannot be read");
 }
 
+/// Readers share a directory, with and without the file of the lock. A writer has it alone.
+#[test]
+fn readers_share_the_lock_of_a_directory() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let directory = Disk::open(folder.path()).expect("a directory");
+    let (lock, shared) =
+        (|| directory.lock().expect("answers"), || directory.lock_read_only().expect("answers"));
+    let without_file = shared().expect("no writer");
+    assert!(shared().is_some());
+    assert!(directory.names().expect("names").is_empty(), "no file is created");
+    drop(without_file);
+    drop(lock().expect("it is free"));
+    let readers = [shared().expect("no writer"), shared().expect("no writer")];
+    assert!(lock().is_none(), "readers have it");
+    drop(readers);
+    let writer = lock().expect("it is free");
+    assert!(shared().is_none() && lock().is_none(), "a writer has it");
+    drop(writer);
+    assert!(shared().is_some());
+}
+
 #[test]
 fn a_copy_in_memory_has_the_bytes_and_errors_name_the_file() {
     let folder = tempfile::tempdir().expect("a folder");

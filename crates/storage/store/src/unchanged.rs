@@ -5,8 +5,8 @@
 //! directories of the pages and of the log are overlays ([`Overlay`]), whose changes are in process
 //! memory, and the opening uses a copy of `control` in memory. So nothing is left by a kill.
 //!
-//! If the file `lock` is there, a process that has the store open is found by it, and finds this
-//! one. On a file system that cannot be written there is none.
+//! If the file `lock` is there, a process that has the store open for writing is found by it, and
+//! finds this one. On a file system that cannot be written there is none.
 
 use std::path::Path;
 use std::sync::Arc;

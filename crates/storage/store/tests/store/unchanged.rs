@@ -65,14 +65,20 @@ fn a_store_is_read_without_a_change_of_its_files() {
             map.insert(b"own", &[1; 300]).expect("inserted");
             opened.checkpoint().expect("in memory");
             assert!(map.get(b"own").expect("reads").is_some());
-            let refused = Store::open_unchanged(&path, &options).expect_err("it is open");
-            assert!(matches!(refused, Error::InUse { .. }), "{refused}");
+            // Another reader does not see them.
+            let other = Store::open_unchanged(&path, &options).expect("readers share it");
+            let other_map = other.map("map").expect("a map");
+            assert_eq!(other_map.get(b"own").expect("reads"), None);
+            assert_eq!(other_map.len().expect("reads"), 2000);
             if without.is_empty() {
                 let refused = Store::open(&path, &options).expect_err("it is open");
                 assert!(matches!(refused, Error::InUse { .. }), "{refused}");
             }
-            drop(map);
-            drop(opened);
+            drop((map, opened));
+            if without.is_empty() {
+                Store::open(&path, &options).expect_err("the other reader has it");
+            }
+            drop((other_map, other));
             assert!(contents(&path) == before, "a file has changed");
         }
     }
