@@ -182,4 +182,27 @@ fn a_store_that_cannot_be_written_is_reported_on() {
         assert!(checked.contains(", 2 records"), "{checked}");
     }
     folder.fails(3, &[&store[..], &["get", "ash"]].concat());
+    for memory in ["4M", "100T"] {
+        for command in ["stat", "check"] {
+            let refused = folder.fails(2, &["--store", "mounted", "--memory", memory, command]);
+            assert!(refused.contains("--memory is "), "{refused}");
+        }
+    }
+}
+
+/// A store that the system cannot look at is not called missing.
+#[test]
+fn a_store_that_cannot_be_looked_at_is_no_missing_one() {
+    let folder = Folder::new();
+    std::os::unix::fs::symlink("loop", folder.path("loop")).expect("a link to itself");
+    folder.write("file", "");
+    for command in [&["stat"][..], &["check"], &["get", "ash"]] {
+        let with = |store| [&["--store", store][..], command].concat();
+        let refused = folder.fails(3, &with("loop"));
+        assert!(refused.contains("cannot look at loop/pages: "), "{refused}");
+        for missing in ["file", "nothing"] {
+            let refused = folder.fails(3, &with(missing));
+            assert!(refused.contains("there is no store in "), "{refused}");
+        }
+    }
 }

@@ -1,6 +1,7 @@
 //! From the command line to an open pool, and from arguments to keys.
 
 use std::ffi::OsStr;
+use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -72,7 +73,7 @@ impl PoolArguments {
     /// Opens the pool, or the store.
     pub fn open(&self) -> Result<Pool, Failure> {
         if let Some(store) = self.store()? {
-            if !store.join("pages").is_dir() {
+            if !has_store(store)? {
                 return Err(Failure::NoStore(store.to_owned()));
             }
             return self.open_store(store);
@@ -101,13 +102,19 @@ impl PoolArguments {
         }
     }
 
-    /// The files of the store, and the memory for its pages, if this process may not write there:
-    /// for reports, which then change nothing.
-    pub fn unwritable_store(&self) -> Result<Option<(StoreFiles, u64)>, Failure> {
+    /// The `report` on the store's files with the memory for its pages, if this process may not
+    /// write there: it changes nothing.
+    pub fn of_unwritable_store<R>(
+        &self,
+        report: impl FnOnce(&StoreFiles, u64) -> Result<R, Error>,
+    ) -> Result<Option<R>, Failure> {
         let Some(store) = self.store()? else { return Ok(None) };
         let files = StoreFiles::at(store);
-        let is_unwritable = store.join("pages").is_dir() && !files.is_writable();
-        Ok(is_unwritable.then(|| (files, self.store_memory_bytes())))
+        if !has_store(store)? || files.is_writable() {
+            return Ok(None);
+        }
+        let memory_bytes = self.store_memory_bytes();
+        report(&files, memory_bytes).map(Some).map_err(|error| with_memory(memory_bytes, error))
     }
 
     /// The memory for the pages of the store.
@@ -118,12 +125,8 @@ impl PoolArguments {
     /// Opens the store, and creates it if there is none.
     fn open_store(&self, path: &Path) -> Result<Pool, Failure> {
         let memory_bytes = self.store_memory_bytes();
-        match Store::open(path, memory_bytes) {
-            Err(Error::Option { option, allowed, .. }) if option == "max_bytes" => {
-                Err(Failure::Input(format!("--memory is {memory_bytes}; allowed is {allowed}")))
-            }
-            opened => Ok(opened?.into_pool()),
-        }
+        let opened = Store::open(path, memory_bytes);
+        Ok(opened.map_err(|error| with_memory(memory_bytes, error))?.into_pool())
     }
 
     /// The files of the pool's log; the pool is not opened.
@@ -201,6 +204,30 @@ impl PoolArguments {
             options = options.max_bytes(max_bytes);
         }
         Ok(Pool::open_or_create(self.path_or_default()?, &options)?)
+    }
+}
+
+/// Whether a store is in the directory; an error if the system does not say.
+fn has_store(store: &Path) -> Result<bool, Failure> {
+    let pages = store.join("pages");
+    match pages.metadata() {
+        Ok(metadata) => Ok(metadata.is_dir()),
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+            Ok(false)
+        }
+        Err(source) => Err(Failure::file("look at", &pages)(source)),
+    }
+}
+
+/// An error about the memory for pages names the command's option.
+fn with_memory(memory_bytes: u64, error: Error) -> Failure {
+    match error {
+        Error::Option { option, allowed, .. }
+            if ["memory_bytes", "max_bytes"].contains(&option.as_str()) =>
+        {
+            Failure::Input(format!("--memory is {memory_bytes}; allowed is {allowed}"))
+        }
+        error => error.into(),
     }
 }
 

@@ -1,7 +1,7 @@
 //! `check`: compares the blocks that the maps reach with those that the allocator has allocated.
 
 use indicatif::HumanCount;
-use pando::{CheckReport, Problem};
+use pando::{CheckReport, Problem, StoreFiles};
 use serde::ser::Error as _;
 use serde::{Serialize, Serializer};
 
@@ -21,7 +21,7 @@ pub fn run(pool: &PoolArguments, arguments: &CheckArguments) -> Result<(), Failu
                 .to_owned(),
         ));
     }
-    let unwritable = pool.unwritable_store()?;
+    let unwritable = pool.of_unwritable_store(StoreFiles::check)?;
     let counts = match (arguments.online, &pool.store) {
         // Nobody uses it meanwhile, so all of it is checked.
         _ if unwritable.is_some() => Counts::Nodes,
@@ -30,7 +30,7 @@ pub fn run(pool: &PoolArguments, arguments: &CheckArguments) -> Result<(), Failu
         (false, None) => Counts::Blocks,
     };
     let report = match unwritable {
-        Some((files, memory_bytes)) => files.check(memory_bytes)?,
+        Some(report) => report,
         None => {
             let pool = pool.open()?;
             let report = if arguments.online { pool.check_online()? } else { pool.check()? };

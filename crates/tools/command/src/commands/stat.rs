@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use indicatif::BinaryBytes;
 use pando::{
-    LogStat, MapFigures, MapStat, MemoryStat, PoolStat, ProcessStat, RecoveryStat, StoreStat,
-    TransactionStat,
+    LogStat, MapFigures, MapStat, MemoryStat, PoolStat, ProcessStat, RecoveryStat, StoreFiles,
+    StoreStat, TransactionStat,
 };
 
 use crate::arguments::PoolArguments;
@@ -26,8 +26,8 @@ const SMALL_MEMORY_BYTES: u64 = 8 << 20;
 
 /// Prints the figures.
 pub fn run(pool: &PoolArguments, arguments: &StatArguments) -> Result<(), Failure> {
-    let stat = match pool.unwritable_store()? {
-        Some((files, memory_bytes)) => files.stat(memory_bytes)?,
+    let stat = match pool.of_unwritable_store(StoreFiles::stat)? {
+        Some(stat) => stat,
         None => {
             let pool = pool.open()?;
             let stat = pool.stat()?;
