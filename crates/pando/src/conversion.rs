@@ -109,6 +109,7 @@ impl Error {
             }
             error @ Transaction::Damaged { .. } => Self::Damaged(error.into()),
             Transaction::SnapshotRevoked => Self::SnapshotRevoked,
+            Transaction::ReadOnly => Self::StoreReadOnly,
             Transaction::UnknownMap { .. } => Self::UndoNeedsMap,
             Transaction::Log(error) => Self::of_log(error),
             other => Self::Storage(other.into()),

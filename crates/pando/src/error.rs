@@ -524,6 +524,10 @@ pub enum Error {
         /// What was asked of it.
         what: &'static str,
     },
+    /// The store is open for reading alone ([`StoreFiles::open`](crate::StoreFiles::open)). Nothing
+    /// has taken place.
+    #[error("the store is open for reading alone; open it by Store::open, where it can be written")]
+    StoreReadOnly,
     /// Another process, or another handle of this one, has the store.
     #[error("the store in {} is open elsewhere; close it there first", path.display())]
     StoreBusy {

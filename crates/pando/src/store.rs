@@ -13,7 +13,7 @@ use crate::{Error, Pool, PoolOptions, engine};
 /// | maps | Bw-trees, all transactional; names of 1 to 64 bytes |
 /// | keys, values | 32 KiB less 9 bytes; 16 KiB less 16 bytes. A transaction takes at most 1/512 of the memory, at least 128 KiB, at most 8 MiB; and its pages, 8 KiB for each write and more for long values, 1/8 of it |
 /// | memory | 16 MiB and more. The pages of the maps take no more. The tables of pages take 16 bytes for each page, and each open segment of 16 MiB a file descriptor |
-/// | processes that have a store open | 1 ([`Error::StoreBusy`]) |
+/// | processes that have a store open | 1 ([`Error::StoreBusy`]), or any number that only read it ([`StoreFiles`](crate::StoreFiles)) |
 ///
 /// # What survives
 ///
@@ -79,6 +79,11 @@ impl Store {
         let path = Pool::checked(path.as_ref())?;
         let options = PoolOptions { salvage: false, ..options.clone() };
         Pool::from_engine(engine::open_store(path, memory_bytes)?, &options).map(Self)
+    }
+
+    /// A pool that is a store.
+    pub(crate) fn of_pool(pool: Pool) -> Self {
+        Self(pool)
     }
 
     /// Closes the store with a checkpoint, so that the next opening has nothing to replay.

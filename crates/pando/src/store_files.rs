@@ -1,23 +1,23 @@
-//! The files of a store that is not opened: reports that change none of them.
+//! The files of a store: reads and reports that change none of them.
 
 use std::path::{Path, PathBuf};
 
 use pando_device::Disk;
 
 use crate::report::{CheckReport, PoolStat};
-use crate::{Error, Pool, PoolOptions, engine};
+use crate::{Error, Pool, PoolOptions, Store, engine};
 
-/// The directory of a [`Store`](crate::Store) that no process has open for writing. Nothing in it
+/// The directory of a [`Store`] that no process has open for writing. Nothing in it
 /// is changed, so it may be on a file system that cannot be written, such as a mounted backup.
 ///
-/// Each report opens the store in process memory, and replays its log there. The pages that this
+/// Each call opens the store in process memory, and replays its log there. The pages that this
 /// changes take memory beyond `memory_bytes`; there are none if the store was closed. So does a
 /// copy of the file `control`, of at most some 32 MiB. Pages that are only read take none.
 ///
-/// Any number of reports may run at once, in any processes. Meanwhile the store cannot be opened
-/// for writing: [`Store::open`](crate::Store::open) is [`Error::StoreBusy`]. A store whose file
-/// `lock` is missing, or on a file system without locks, does not notice the reports; then it must
-/// not be opened for writing.
+/// Any number of readers may have the store open so at once, in any processes. Meanwhile it cannot
+/// be opened for writing: [`Store::open`] is [`Error::StoreBusy`]. A store whose file `lock` is
+/// missing, or on a file system without locks, does not notice its readers; then it must not be
+/// opened for writing.
 #[derive(Clone, Debug)]
 pub struct StoreFiles {
     path: PathBuf,
@@ -34,10 +34,37 @@ impl StoreFiles {
         &self.path
     }
 
-    /// Whether this process may write in the directory, as [`Store::open`](crate::Store::open)
-    /// must.
+    /// Whether this process may write in the directory, as [`Store::open`] must.
     pub fn is_writable(&self) -> bool {
         Disk::open(&self.path).is_ok_and(|disk| disk.is_writable())
+    }
+
+    /// Opens the store for reading alone: its maps, scans, snapshots and transactions that write
+    /// nothing. Writes, also of the list of maps, and checkpoints are [`Error::StoreReadOnly`]. Its
+    /// close writes nothing. The pages may take `memory_bytes` of memory.
+    ///
+    /// # Errors
+    ///
+    /// As [`Store::open`]. An error too if there is no store.
+    ///
+    /// ```
+    /// use pando::{Error, Store, StoreFiles};
+    ///
+    /// let folder = tempfile::tempdir()?;
+    /// let path = folder.path().join("grove");
+    /// let store = Store::open(&path, 16 << 20)?;
+    /// store.map("trees")?.insert(b"ash", b"Fraxinus")?;
+    /// store.close()?;
+    /// let store = StoreFiles::at(&path).open(16 << 20)?;
+    /// let trees = store.open_map("trees")?;
+    /// assert_eq!(trees.get(b"ash")?.as_deref(), Some(&b"Fraxinus"[..]));
+    /// assert!(matches!(trees.upsert(b"ash", b""), Err(Error::StoreReadOnly)));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn open(&self, memory_bytes: u64) -> Result<Store, Error> {
+        let path = Pool::checked(&self.path)?;
+        let engine = engine::open_store_unchanged(path, memory_bytes)?;
+        Pool::from_engine(engine, &PoolOptions::new()).map(Store::of_pool)
     }
 
     /// The figures of the store, as [`Pool::stat`] has them after an opening now. The pages may
@@ -45,7 +72,7 @@ impl StoreFiles {
     ///
     /// # Errors
     ///
-    /// As [`Store::open`](crate::Store::open). An error too if there is no store.
+    /// As [`open`](Self::open).
     ///
     /// ```
     /// use pando::{Store, StoreFiles};
@@ -71,11 +98,5 @@ impl StoreFiles {
     /// As [`stat`](Self::stat).
     pub fn check(&self, memory_bytes: u64) -> Result<CheckReport, Error> {
         self.open(memory_bytes)?.check()
-    }
-
-    /// The store, for reports alone: writes would be lost.
-    fn open(&self, memory_bytes: u64) -> Result<Pool, Error> {
-        let path = Pool::checked(&self.path)?;
-        Pool::from_engine(engine::open_store_unchanged(path, memory_bytes)?, &PoolOptions::new())
     }
 }

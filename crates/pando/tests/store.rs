@@ -1,6 +1,6 @@
 //! A store by the public API: the same maps as a pool's, larger than memory.
 
-use pando::{Acknowledge, Error, Isolation, MapOptions, PoolOptions, Store};
+use pando::{Acknowledge, Error, Isolation, MapOptions, PoolOptions, Store, StoreFiles};
 
 const MEMORY_BYTES: u64 = 16 << 20;
 
@@ -170,5 +170,51 @@ fn a_dump_of_a_store_whose_list_of_maps_is_damaged_is_an_error() {
         let refused = dumped.expect_err("a map may be missing");
         assert!(matches!(refused, Error::Damaged(_)), "{records} records: {refused}");
         assert!(refused.to_string().contains("is damaged"), "{records} records: {refused}");
+    }
+}
+
+/// A store that was killed, and then closed. Two readers have it, and a writer none meanwhile.
+#[test]
+fn a_store_that_is_open_for_reading_alone_refuses_writes() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("store");
+    let files = StoreFiles::at(&path);
+    for is_closed in [false, true] {
+        let written = store(&folder);
+        written.map("trees").expect("created").upsert(b"ash", b"1").expect("written");
+        match is_closed {
+            true => written.close().expect("closed"),
+            false => drop(written),
+        }
+        let read = files.open(MEMORY_BYTES).expect("opens");
+        let trees = read.open_map("trees").expect("it is there");
+        assert_eq!(trees.get(b"ash").expect("reads").as_deref(), Some(&b"1"[..]));
+        let other = files.open(MEMORY_BYTES).expect("readers share it");
+        assert!(matches!(Store::open(&path, MEMORY_BYTES), Err(Error::StoreBusy { .. })));
+        let snapshot = read.snapshot().expect("taken");
+        assert_eq!(snapshot.range(&trees, ..).count(), 1);
+        let found = read.transaction(|transaction| transaction.get(&trees, b"ash"));
+        assert_eq!(found.expect("it writes nothing").as_deref(), Some(&b"1"[..]));
+        let writes: [Result<(), Error>; 7] = [
+            trees.upsert(b"ash", b"2").map(drop),
+            trees.insert(b"elm", b"2"),
+            trees.put(b"ash", b"2"),
+            trees.upsert_many(&[(b"ash", b"2"), (b"elm", b"2")]).map(drop),
+            trees.remove(b"ash").map(drop),
+            read.transaction(|transaction| transaction.put(&trees, b"ash", b"2")),
+            read.map("other").map(drop),
+        ];
+        for (number, write) in writes.into_iter().enumerate() {
+            assert!(matches!(write, Err(Error::StoreReadOnly)), "{number}: {write:?}");
+        }
+        assert_eq!(trees.len().expect("reads"), 1);
+        assert!(read.check().expect("reads").is_consistent());
+        drop(snapshot);
+        drop(trees);
+        assert!(matches!(read.drop_map("trees"), Err(Error::StoreReadOnly)));
+        assert!(matches!(read.rename_map("trees", "other"), Err(Error::StoreReadOnly)));
+        assert_eq!(read.maps().expect("reads").len(), 1);
+        read.close().expect("nothing to write");
+        other.close().expect("nothing to write");
     }
 }

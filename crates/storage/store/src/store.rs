@@ -443,13 +443,17 @@ impl Store {
 
     /// Closes the store with a checkpoint, so that the next opening has nothing to replay. A store
     /// that is only dropped, or killed, loses nothing either. If the log could not be replayed over
-    /// a page, there is no checkpoint, and the next opening replays the log again.
+    /// a page, there is no checkpoint, and the next opening replays the log again. Of a store that
+    /// is open for reading alone, nothing is written.
     ///
     /// # Errors
     ///
     /// As [`sync`](Self::sync) and [`checkpoint`](Self::checkpoint), without
     /// [`Error::NotReplayed`].
     pub fn close(self) -> Result<()> {
+        if self.shared.component.is_read_only() {
+            return Ok(());
+        }
         self.sync()?;
         match self.checkpoint() {
             // The caller has not caused it, and can do nothing: all commits are durable.
@@ -493,7 +497,16 @@ impl Retry {
 }
 
 impl Shared {
+    /// An error if the store is open for reading alone.
+    fn check_writable(&self) -> Result<()> {
+        match self.component.is_read_only() {
+            true => Err(pando_tc::Error::ReadOnly.into()),
+            false => Ok(()),
+        }
+    }
+
     fn checkpoint(&self) -> Result<()> {
+        self.check_writable()?;
         let _lock = locked(&self.checkpointing);
         let redo = checkpoint::make(&self.component, self.data.cache())?;
         self.redo_lsn.store(redo.lsn, Ordering::Relaxed);
@@ -545,6 +558,7 @@ impl Shared {
     }
 
     fn clear_dropped(&self) -> Result<()> {
+        self.check_writable()?;
         let _lock = locked(&self.clearing);
         let mut has_cleared = false;
         loop {

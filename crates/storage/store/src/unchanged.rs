@@ -20,10 +20,12 @@ use crate::opening::Control;
 use crate::store::{MIN_MEMORY_BYTES, Store};
 
 impl Store {
-    /// Opens the store in the directory `path`, whose files stay as they are: changes are in
-    /// process memory, and end with this store. The replay of a long log takes memory for the pages
-    /// that it changes, beyond that of the cache. No thread writes the log, makes checkpoints or
-    /// clears dropped maps.
+    /// Opens the store in the directory `path` for reading alone. Its files stay as they are: the
+    /// changes of this opening are in process memory, and end with this store. The replay of a long
+    /// log takes memory for the pages that it changes, beyond that of the cache.
+    ///
+    /// Commits that write, changes of the list of maps, checkpoints and the clearing of dropped
+    /// maps are refused with [`pando_tc::Error::ReadOnly`].
     ///
     /// # Errors
     ///
@@ -49,6 +51,7 @@ impl Store {
         // Pages that were only read take no memory of the overlay.
         let options = StoreOptions { joins_read_parts: false, ..options.clone() };
         let store = Self::open_with(pages, &log, Control::CopyOf(&control), &options)?;
+        store.component().refuse_writes();
         store.hold(lock);
         Ok((store, overlays))
     }

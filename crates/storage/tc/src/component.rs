@@ -71,6 +71,8 @@ pub struct TransactionComponent<D: Domain, M> {
     pub(crate) ended_lsn: AtomicU64,
     /// Whether a full pool has left something to undo. Only a hint.
     pub(crate) is_undo_due: AtomicBool,
+    /// Whether no record is appended any more.
+    is_read_only: AtomicBool,
 }
 
 /// The version of a key, as a thread has found it.
@@ -96,9 +98,22 @@ impl<D: Domain, M: Maps> TransactionComponent<D, M> {
     /// The component over `log` and `maps`, whose commits may not be settled yet.
     pub(crate) fn new(log: Log<D>, maps: M) -> Self {
         let tombstones = Tombstones::new(log.pool());
-        let [is_settling, is_undo_due] = [false, false].map(AtomicBool::new);
+        let [is_settling, is_undo_due, is_read_only] = [false; 3].map(AtomicBool::new);
         let (snapshots, ended_lsn) = (Snapshots::new(), AtomicU64::new(0));
-        Self { log, maps, is_settling, tombstones, snapshots, ended_lsn, is_undo_due }
+        Self { log, maps, is_settling, tombstones, snapshots, ended_lsn, is_undo_due, is_read_only }
+    }
+
+    /// From now on each commit that writes is refused with [`Error::ReadOnly`]. To be called before
+    /// other threads have the component.
+    pub fn refuse_writes(&self) {
+        // Relaxed: the threads get the component later.
+        self.is_read_only.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether [`refuse_writes`](Self::refuse_writes) was called.
+    pub fn is_read_only(&self) -> bool {
+        // Relaxed: as above.
+        self.is_read_only.load(Ordering::Relaxed)
     }
 
     /// The log of the commits.

@@ -56,6 +56,11 @@ pub enum Error {
         /// The limit.
         max_bytes: usize,
     },
+    /// The maps are open for reading alone ([`refuse_writes`]). Nothing has taken place.
+    ///
+    /// [`refuse_writes`]: crate::TransactionComponent::refuse_writes
+    #[error("the maps are open for reading alone; open them where they can be written")]
+    ReadOnly,
     /// The snapshot was the oldest one, and was beyond a limit of age or of bytes, or the pool was
     /// full. Take a new one.
     #[error(

@@ -385,6 +385,9 @@ impl<D: Domain, M: Maps> TransactionComponent<D, M> {
         payload: &[&[u8]],
         gives_room: bool,
     ) -> Result<Appended> {
+        if self.is_read_only() {
+            return Err(Error::ReadOnly);
+        }
         let append = || self.log().append(guard, payload);
         let appended = match gives_room {
             true => guard.with_reserve(append),

@@ -181,10 +181,17 @@ fn a_store_that_cannot_be_written_is_reported_on() {
         assert!(checked.starts_with("consistent: 1 map, "), "{checked}");
         assert!(checked.contains(", 2 records"), "{checked}");
     }
-    folder.fails(3, &[&store[..], &["get", "ash"]].concat());
+    assert_eq!(ok(&["get", "ash"]), "1\n");
+    assert_eq!(ok(&["scan", "--reverse"]), "elm\t2\nash\t1\n");
+    assert_eq!(ok(&["dump"]), "ash\t1\nelm\t2\n");
+    assert!(ok(&["maps", "list"]).starts_with("\"main\": bwtree"));
+    assert!(folder.fails(1, &[&store[..], &["get", "oak"]].concat()).contains("oak"));
+    folder.fails(3, &[&store[..], &["put", "oak", "3"]].concat());
+    folder.fails(3, &[&store[..], &["maps", "rename", "main", "other"]].concat());
     for memory in ["4M", "100T"] {
-        for command in ["stat", "check"] {
-            let refused = folder.fails(2, &["--store", "mounted", "--memory", memory, command]);
+        for command in [&["stat"][..], &["check"], &["get", "ash"]] {
+            let store = ["--store", "mounted", "--memory", memory];
+            let refused = folder.fails(2, &[&store[..], command].concat());
             assert!(refused.contains("--memory is "), "{refused}");
         }
     }

@@ -102,19 +102,21 @@ impl PoolArguments {
         }
     }
 
-    /// The `report` on the store's files with the memory for its pages, if this process may not
-    /// write there: it changes nothing.
-    pub fn of_unwritable_store<R>(
-        &self,
-        report: impl FnOnce(&StoreFiles, u64) -> Result<R, Error>,
-    ) -> Result<Option<R>, Failure> {
+    /// Opens the pool, or the store, for a command that only reads: a store also if this process
+    /// may not write there.
+    pub fn open_to_read(&self) -> Result<Pool, Failure> {
+        let Some(files) = self.unwritable_store()? else { return self.open() };
+        let memory_bytes = self.store_memory_bytes();
+        let opened = files.open(memory_bytes);
+        Ok(opened.map_err(|error| with_memory(memory_bytes, error))?.into_pool())
+    }
+
+    /// The files of the store, if this process may not write there.
+    pub fn unwritable_store(&self) -> Result<Option<StoreFiles>, Failure> {
         let Some(store) = self.store()? else { return Ok(None) };
         let files = StoreFiles::at(store);
-        if !has_store(store)? || files.is_writable() {
-            return Ok(None);
-        }
-        let memory_bytes = self.store_memory_bytes();
-        report(&files, memory_bytes).map(Some).map_err(|error| with_memory(memory_bytes, error))
+        let is_unwritable = has_store(store)? && !files.is_writable();
+        Ok(is_unwritable.then_some(files))
     }
 
     /// The memory for the pages of the store.

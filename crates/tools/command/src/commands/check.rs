@@ -1,7 +1,7 @@
 //! `check`: compares the blocks that the maps reach with those that the allocator has allocated.
 
 use indicatif::HumanCount;
-use pando::{CheckReport, Problem, StoreFiles};
+use pando::{CheckReport, Problem};
 use serde::ser::Error as _;
 use serde::{Serialize, Serializer};
 
@@ -21,23 +21,16 @@ pub fn run(pool: &PoolArguments, arguments: &CheckArguments) -> Result<(), Failu
                 .to_owned(),
         ));
     }
-    let unwritable = pool.of_unwritable_store(StoreFiles::check)?;
-    let counts = match (arguments.online, &pool.store) {
-        // Nobody uses it meanwhile, so all of it is checked.
-        _ if unwritable.is_some() => Counts::Nodes,
+    // No process writes to such a store, so all of it is checked.
+    let is_online = arguments.online && pool.unwritable_store()?.is_none();
+    let counts = match (is_online, &pool.store) {
         (true, _) => Counts::Records,
         (false, Some(_)) => Counts::Nodes,
         (false, None) => Counts::Blocks,
     };
-    let report = match unwritable {
-        Some(report) => report,
-        None => {
-            let pool = pool.open()?;
-            let report = if arguments.online { pool.check_online()? } else { pool.check()? };
-            pool.close()?;
-            report
-        }
-    };
+    let pool = pool.open_to_read()?;
+    let report = if is_online { pool.check_online()? } else { pool.check()? };
+    pool.close()?;
     output::report(&Checked { report: &report, counts }, arguments.json, print)?;
     report.gravest().map_or(Ok(()), |class| Err(Failure::Problems(class)))
 }

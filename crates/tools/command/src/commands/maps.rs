@@ -34,7 +34,7 @@ pub fn run(pool: &PoolArguments, command: &MapsCommand) -> Result<(), Failure> {
 }
 
 fn list(pool: &PoolArguments, arguments: &MapsListArguments) -> Result<(), Failure> {
-    let pool = pool.open()?;
+    let pool = pool.open_to_read()?;
     let maps = pool.maps()?;
     pool.close()?;
     output::report(maps.as_slice(), arguments.json, |maps: &[MapInfo], output| {

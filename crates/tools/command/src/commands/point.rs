@@ -20,7 +20,7 @@ pub fn get(pool: &PoolArguments, arguments: &GetArguments) -> Result<(), Failure
         )));
     }
     let name = arguments.map.checked_name()?;
-    let pool = pool.open()?;
+    let pool = pool.open_to_read()?;
     let lent: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
     let values = pool.open_map(name)?.get_many(&lent)?;
     pool.close()?;

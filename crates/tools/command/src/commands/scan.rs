@@ -19,7 +19,7 @@ pub fn scan(pool: &PoolArguments, arguments: &ScanArguments) -> Result<(), Failu
     let order = if arguments.reverse { Order::Descending } else { Order::Ascending };
     let limit = arguments.limit.unwrap_or(u64::MAX);
     let name = arguments.map.checked_name()?;
-    let pool = pool.open()?;
+    let pool = pool.open_to_read()?;
     let map = pool.open_map(name)?;
     let mut output = Output::new();
     let parts = if arguments.keys_only { Parts::Keys } else { Parts::Records };
@@ -37,7 +37,7 @@ pub fn scan(pool: &PoolArguments, arguments: &ScanArguments) -> Result<(), Failu
 pub fn dump(arguments_of_pool: &PoolArguments, arguments: &DumpArguments) -> Result<(), Failure> {
     let is_by_number = arguments_of_pool.store.is_some() && arguments.slot.slot.is_some();
     if arguments_of_pool.salvage || is_by_number {
-        return salvage(arguments_of_pool.open()?, arguments);
+        return salvage(arguments_of_pool.open_to_read()?, arguments);
     }
     if let Some(slot) = arguments.slot.slot {
         return Err(Failure::Input(format!(
@@ -45,7 +45,7 @@ pub fn dump(arguments_of_pool: &PoolArguments, arguments: &DumpArguments) -> Res
         )));
     }
     let name = arguments.map.checked_name()?;
-    let pool = arguments_of_pool.open()?;
+    let pool = arguments_of_pool.open_to_read()?;
     let map = pool.open_map(name)?;
     let mut output = Output::compressed(arguments.compression)?;
     let form = (arguments.format, Parts::Records);

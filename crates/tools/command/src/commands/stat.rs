@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use indicatif::BinaryBytes;
 use pando::{
-    LogStat, MapFigures, MapStat, MemoryStat, PoolStat, ProcessStat, RecoveryStat, StoreFiles,
-    StoreStat, TransactionStat,
+    LogStat, MapFigures, MapStat, MemoryStat, PoolStat, ProcessStat, RecoveryStat, StoreStat,
+    TransactionStat,
 };
 
 use crate::arguments::PoolArguments;
@@ -26,15 +26,9 @@ const SMALL_MEMORY_BYTES: u64 = 8 << 20;
 
 /// Prints the figures.
 pub fn run(pool: &PoolArguments, arguments: &StatArguments) -> Result<(), Failure> {
-    let stat = match pool.of_unwritable_store(StoreFiles::stat)? {
-        Some(stat) => stat,
-        None => {
-            let pool = pool.open()?;
-            let stat = pool.stat()?;
-            pool.close()?;
-            stat
-        }
-    };
+    let pool = pool.open_to_read()?;
+    let stat = pool.stat()?;
+    pool.close()?;
     output::report(&stat, arguments.json, print)
 }
 
