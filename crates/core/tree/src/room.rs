@@ -109,30 +109,38 @@ impl Tries {
 /// limits are the index's.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Attempts {
+    /// To make room.
     count: u32,
     /// When room was lacking first.
     begin: Option<Instant>,
+    others: u32,
+    /// When there were too many others.
+    begin_of_others: Option<Instant>,
 }
 
 impl Attempts {
-    /// How many there were.
+    /// How often it has made room.
     pub fn count(&self) -> u32 {
         self.count
     }
 
-    /// Counts one more; false if there were `most`.
-    pub fn may_try(&mut self, most: u32) -> bool {
-        let may = self.count < most;
-        self.count += u32::from(may);
+    /// Counts one more, for another reason than lack of room; false if there were `most`, and so
+    /// much time has passed since then. What other threads undo may take many attempts.
+    pub fn may_try(&mut self, most: u32, wait: Duration) -> bool {
+        let may = self.others < most
+            || self.begin_of_others.get_or_insert_with(Instant::now).elapsed() < wait;
+        self.others = self.others.saturating_add(1);
         may
     }
 
-    /// The same, because room is lacking; false also if so much time has passed since the first of
-    /// these, which may take place in any case.
+    /// Counts one more, because room is lacking; false if there were `most`, or if so much time has
+    /// passed since the first of these, which may take place in any case.
     pub fn may_make_room(&mut self, most: u32, most_wait: Duration) -> bool {
         let is_in_time = self.begin.is_none_or(|begin| begin.elapsed() < most_wait);
         self.begin.get_or_insert_with(Instant::now);
-        is_in_time && self.may_try(most)
+        let may = is_in_time && self.count < most;
+        self.count += u32::from(may);
+        may
     }
 }
 

@@ -87,9 +87,10 @@ const _: () = assert!(
     (MOST_LEAVES_BELOW_PARTIAL + 1) * MAX_LEAF_BYTES < MAX_IMAGE_BYTES,
     "a partial page and what it stands on are a page that can be written"
 );
-/// How often an operation loads a page, or makes room in a full pool, before it is refused
-/// ([`PageSource::most_wait`] says for how long). After the first of them it gives other threads
-/// time to let go of what was evicted.
+/// How often an operation makes room in a full pool before it is refused ([`PageSource::most_wait`]
+/// says for how long). After the first of them it gives other threads time to let go of what was
+/// evicted. If it has loaded pages as often, because other threads evict each before it comes to
+/// it, it is refused after that time.
 const MOST_ATTEMPTS: u32 = 1000;
 const FAST_ATTEMPTS: u32 = 16;
 /// That time, after each attempt.
@@ -134,7 +135,7 @@ impl Residence for Stored {
         attempts: &mut Attempts,
     ) -> Result<()> {
         if let Some(pid) = absent_pid(&error) {
-            if !attempts.may_try(MOST_ATTEMPTS) {
+            if !attempts.may_try(MOST_ATTEMPTS, tree.pages()?.source()?.most_wait()) {
                 let max_bytes = tree.pool().geometry().max_bytes;
                 let requested_bytes = tree.options.leaf_bytes.into();
                 let full = pando_pmem::Error::PoolFull { requested_bytes, max_bytes };
@@ -142,8 +143,11 @@ impl Residence for Stored {
             }
             return tree.load(pid, attempts);
         }
-        if is_too_long(&error) && attempts.may_try(MOST_ATTEMPTS) {
-            return tree.pages()?.source()?.write_changes().map_err(Error::Storage);
+        if is_too_long(&error) {
+            let source = tree.pages()?.source()?;
+            if attempts.may_try(MOST_ATTEMPTS, source.most_wait()) {
+                return source.write_changes().map_err(Error::Storage);
+            }
         }
         tree.after_refusal(error, attempts)
     }
