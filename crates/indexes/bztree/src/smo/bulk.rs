@@ -6,13 +6,13 @@
 //! | look: the first run lies behind the records of its leaf and within its range; so do some runs behind it | | nothing |
 //! | close the leaf: its records are final | the closing word | an open leaf, or a closed one |
 //! | look again, at the final records | | the same |
-//! | install a leaf of the old records and of the first run, if they fit one, else a copy of the leaf; and a leaf of each other run | the words of a consolidation, or of a split | the same, or all records of the runs |
+//! | install a leaf of the old records and of the first run, if they fit one, else a copy of the leaf, or two halves; and a leaf of each other run | the words of a consolidation, or of a split | the same, or all records of the runs |
 //!
 //! The keys of the runs are absent from the closing to the installation, since they are in the
 //! range of a closed leaf and behind its records. So each record is inserted at the installation.
 //! If anything else is found, the leaf is opened again, unless it is a range leaf, and the records
-//! are written one by one. They also are if the leaf is to be split first, and in a pool that was
-//! full, where a closed leaf may not be replaced.
+//! are written one by one. They also are in a pool that was full, where a closed leaf may not be
+//! replaced. A leaf that is to be split becomes two leaves in the same installation.
 
 use pando_index::{Error, Record, Result};
 use pando_inner::{MOST_MORE, Path, Progress};
@@ -29,13 +29,15 @@ use crate::layout::{LIMITS, SLICED_BYTES, padded};
 use crate::leaf::Leaf;
 use crate::meta::Meta;
 use crate::node::Probe;
-use crate::smo::split::{Other, separator_bytes_of};
+use crate::smo::split::{Other, middle_of, separator_bytes_of};
 use crate::tree::BzTree;
 
 /// Shorter runs are written one by one.
 const LEAST_RUN: usize = 8;
 /// Runs that are linked at once. The leaf before them and the parent are copied once for them all.
 const MOST_RUNS: usize = MOST_MORE;
+/// The longest separator that is not shortened.
+const MOST_WHOLE_BYTES: usize = 64;
 /// How often a run is tried: an attempt may split the parent first.
 const ATTEMPTS: u32 = 4;
 
@@ -143,10 +145,7 @@ impl<D: Domain> BzTree<D> {
             return Ok(Some(0));
         }
         let content = self.content(context, &leaf);
-        if !content.is_before(context, first)
-            // A copy would have the usual room again, and so grow without end.
-            || self.is_too_much(&content, content.bytes(), Wanted::NONE)
-        {
+        if !content.is_before(context, first) {
             return Ok(Some(0));
         }
         let runs = self.runs_of(records, run, high, most);
@@ -155,7 +154,7 @@ impl<D: Domain> BzTree<D> {
         let contents: Vec<_> = staged.iter().map(|(content, _)| content).collect();
         // Before the leaf is closed: a refusal must leave no trace in it.
         let leaf_bytes = u64::from(self.options.leaf_bytes);
-        let room = (0..=runs.len()).map(|_| context.reserve(leaf_bytes));
+        let room = (0..=runs.len() + 1).map(|_| context.reserve(leaf_bytes));
         room.collect::<Result<Vec<_>>>().map(drop)?;
         let (closing, content) = self.close(context, &leaf)?;
         let installed = self.append_to_closed(context, &path, closing, (content, &contents, first));
@@ -211,15 +210,22 @@ impl<D: Domain> BzTree<D> {
         let room = self.room(Wanted::NONE);
         let (together, _blocks) = content.join(context, runs[0])?;
         let is_joined = !self.is_too_much(&together, together.bytes(), Wanted::NONE);
-        // As before: it may have grown until it was closed.
-        if !is_joined
-            && (self.is_too_much(&content, content.bytes(), Wanted::NONE) || content.len() == 0)
-        {
+        if !is_joined && content.len() == 0 {
             return Ok((Progress::Nothing, 0));
         }
-        let (leaf, runs) = if is_joined { (&together, &runs[1..]) } else { (&content, runs) };
-        let others = self.others_of(context, leaf, runs);
-        let installed = usize::from(is_joined) + others.len();
+        // A copy of a leaf with too much would have the usual room again, and so grow without end.
+        let is_halved = !is_joined && self.is_too_much(&content, content.bytes(), Wanted::NONE);
+        let middle = if is_halved { middle_of(&content) } else { content.len() };
+        if is_halved && middle == 0 {
+            return Ok((Progress::Nothing, 0));
+        }
+        let (left, right) = content.split_at(middle);
+        let (leaf, runs) = if is_joined { (&together, &runs[1..]) } else { (&left, runs) };
+        let parts: Vec<&Content> =
+            is_halved.then_some(&right).into_iter().chain(runs.iter().copied()).collect();
+        let first_run = (!is_joined).then_some(usize::from(is_halved));
+        let others = self.others_of(context, leaf, &parts, first_run);
+        let installed = usize::from(is_joined) + others.len() - usize::from(is_halved);
         if others.is_empty() {
             return Ok((self.consolidate(context, path, closing, leaf, room)?, installed));
         }
@@ -231,23 +237,33 @@ impl<D: Domain> BzTree<D> {
         Ok((self.install_leaves(context, path, closing, parent, leaves, room)?, installed))
     }
 
-    /// The first of `runs`, and as many others as take a quarter of an inner node, each with the
+    /// The first of `parts`, and as many others as take a quarter of an inner node, each with the
     /// separator before it. A parent may have to be split for them; its halves have room.
+    ///
+    /// Other threads may load keys between the leaf and `first`, the first part that is a run
+    /// behind it. They are to go into leaves of their own, so the separator is the whole first key.
     fn others_of<'op, 'call>(
         &self,
         context: Context<'op, D>,
         mut left: &'call Content,
-        runs: &[&'call Content],
+        parts: &[&'call Content],
+        first: Option<usize>,
     ) -> Vec<Other<'op, 'call>> {
-        let (mut others, mut more_bytes) = (Vec::with_capacity(runs.len()), 0);
-        for &run in runs {
-            let other = (separator_before(context, left, run), run);
+        let (mut others, mut more_bytes) = (Vec::with_capacity(parts.len()), 0);
+        for (at, &part) in parts.iter().take(MOST_MORE).enumerate() {
+            let whole = match part {
+                Content::Records(records) if first == Some(at) => records.first(),
+                _ => None,
+            };
+            let whole = whole.map(|first| first.key(context));
+            let whole = whole.filter(|key| key.len() <= MOST_WHOLE_BYTES);
+            let other = (whole.or_else(|| separator_before(context, left, part)), part);
             more_bytes += separator_bytes_of(&other);
             if !others.is_empty() && more_bytes > u64::from(self.options.inner_bytes) / 4 {
                 break;
             }
             others.push(other);
-            left = run;
+            left = part;
         }
         others
     }
@@ -288,6 +304,26 @@ mod tests {
             // Again: these keys are there.
             tree.upsert_many(&lent).expect("room");
             assert_eq!(tree.len().expect("counted"), 6_000);
+        }
+    }
+
+    /// As after a batch whose last records were too few for a run.
+    #[test]
+    fn a_leaf_with_too_much_is_halved_before_runs() {
+        for value_bytes in [8, 30] {
+            let tree = Fixture::<Process, BzTrees>::anonymous(Options::default()).index;
+            let records: Vec<_> =
+                (0..1_000_u64).map(|number| (number.to_be_bytes(), vec![1; value_bytes])).collect();
+            let lent: Vec<Record<'_>> =
+                records.iter().map(|(key, value)| (&key[..], &value[..])).collect();
+            let run = tree.run_of(&lent);
+            assert_eq!(tree.append(&lent[..run], run).expect("room"), run);
+            tree.put_many(&lent[run..run + 1]).expect("room");
+            let appended = tree.append(&lent[run + 1..], run).expect("room");
+            assert_eq!(appended, run * (MOST_RUNS - 1), "values of {value_bytes} bytes");
+            let (audit, there) = (tree.audit().expect("audits"), run + 1 + appended);
+            assert_eq!((audit.stat.records as usize, audit.problems), (there, vec![]));
+            assert_eq!(audit.stat.leaves as usize, 2 + MOST_RUNS - 1);
         }
     }
 
@@ -343,7 +379,17 @@ mod tests {
             let appended = tree.append(&lent[10..], run).expect("room");
             assert_eq!((appended, leaves() - before), (run * most, most), "{label}");
 
-            tree.upsert_many(&lent[10 + appended..]).expect("room");
+            // Up to the records of another load, which lie behind.
+            let mut at = 10 + appended;
+            while let run = tree.run_of(&lent[at..])
+                && at + run <= 2_500
+                && key_bytes <= MOST_WHOLE_BYTES
+            {
+                let appended = tree.append(&lent[at..], run).expect("room");
+                assert!(appended >= run, "{label}: from {at} on");
+                at += appended;
+            }
+            tree.upsert_many(&lent[at..]).expect("room");
             let audit = tree.audit().expect("audits");
             assert_eq!((tree.len().expect("counted"), audit.problems), (3_000, vec![]), "{label}");
         }

@@ -23,14 +23,14 @@ impl<D: Domain> BzTree<D> {
         wanted: Wanted,
     ) -> Outcome {
         let middle = match content {
-            Content::Records(records) => middle_of(records),
-            Content::Numbers(pairs) => match (wanted.number(), pairs.last()) {
+            Content::Numbers(pairs)
                 // Ascending keys: the left leaf gets no more.
-                (Some(key), Some(last)) if key > last.key => {
-                    (pairs.len() - 1).min(self.capacity() as usize)
-                }
-                _ => pairs.len() / 2,
-            },
+                if let (Some(key), Some(last)) = (wanted.number(), pairs.last())
+                    && key > last.key =>
+            {
+                (pairs.len() - 1).min(self.capacity() as usize)
+            }
+            content => middle_of(content),
         };
         if middle == 0 || middle >= content.len() {
             return Ok(Progress::Nothing);
@@ -117,8 +117,15 @@ pub(super) fn separator_bytes_of((separator, _): &Other<'_, '_>) -> u64 {
     separator_bytes(separator.unwrap_or(&[0; 8]))
 }
 
-/// Where to split, so that both halves have about the same bytes and at least one record.
-fn middle_of(records: &[LiveRecord]) -> usize {
+/// Where to split, so that both halves have about the same bytes and, of two records, one each.
+pub(super) fn middle_of(content: &Content) -> usize {
+    match content {
+        Content::Records(records) => middle_of_records(records),
+        Content::Numbers(pairs) => pairs.len() / 2,
+    }
+}
+
+fn middle_of_records(records: &[LiveRecord]) -> usize {
     let extent = Extent::of(records);
     let each = extent.metadata_bytes / records.len().max(1) as u64;
     let half = extent.bytes() / 2;
