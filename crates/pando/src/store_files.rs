@@ -12,7 +12,7 @@ use crate::{Error, Pool, PoolOptions, Store, engine};
 ///
 /// Each call opens the store in process memory, and replays its log there. The pages that this
 /// changes take memory beyond `memory_bytes`; there are none if the store was closed. So does a
-/// copy of the file `control`, of at most some 32 MiB. Pages that are only read take none.
+/// copy of the file `control`, of at most 128 MiB. Pages that are only read take none.
 ///
 /// Any number of readers may have the store open so at once, in any processes. Meanwhile it cannot
 /// be opened for writing: [`Store::open`] is [`Error::StoreBusy`]. A store whose file `lock` is
@@ -40,8 +40,9 @@ impl StoreFiles {
     }
 
     /// Opens the store for reading alone: its maps, scans, snapshots and transactions that write
-    /// nothing. Writes, also of the list of maps, and checkpoints are [`Error::StoreReadOnly`]. Its
-    /// close writes nothing. The pages may take `memory_bytes` of memory.
+    /// nothing. Writes that would change something, also in the list of maps, and checkpoints are
+    /// [`Error::StoreReadOnly`]. Its close writes nothing. The pages may take `memory_bytes` of
+    /// memory.
     ///
     /// # Errors
     ///

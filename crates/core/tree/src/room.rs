@@ -127,10 +127,12 @@ impl Attempts {
     /// Counts one more, for another reason than lack of room; false if there were `most`, and so
     /// much time has passed since then. What other threads undo may take many attempts.
     pub fn may_try(&mut self, most: u32, wait: Duration) -> bool {
-        let may = self.others < most
-            || self.begin_of_others.get_or_insert_with(Instant::now).elapsed() < wait;
         self.others = self.others.saturating_add(1);
-        may
+        if self.others <= most {
+            return true;
+        }
+        std::thread::yield_now();
+        self.begin_of_others.get_or_insert_with(Instant::now).elapsed() < wait
     }
 
     /// Counts one more, because room is lacking; false if there were `most`, or if so much time has

@@ -36,11 +36,14 @@ impl Store {
         let mut due = Vec::new();
         let mut scan = self.map.range(range);
         let unreadable = self.unreadable.lock();
-        while due.len() < budget
-            && let Some((entry, _)) = scan.next_record()?
-        {
-            if !unreadable.expiries.contains(entry) {
-                due.push(entry.to_vec());
+        while due.len() < budget {
+            match scan.next_record().map_err(Failure::from) {
+                Ok(Some((entry, _))) if unreadable.expiries.contains(entry) => {}
+                Ok(Some((entry, _))) => due.push(entry.to_vec()),
+                Ok(None) => break,
+                // First those before the damaged page.
+                Err(failure) if failure.is_of_damaged_page() && !due.is_empty() => break,
+                Err(failure) => return Err(failure),
             }
         }
         drop((scan, unreadable));
@@ -105,7 +108,13 @@ impl Store {
         if !self.has_garbage.swap(false, Ordering::AcqRel) {
             return Ok(false);
         }
-        let left = self.sweep_collections(budget).and_then(|left| self.sweep_spaces(left));
+        let left = match self.sweep_collections(budget) {
+            // It may be of the list of collections.
+            Err(failure) if failure.is_of_damaged_page() => {
+                self.sweep_spaces(budget).and(Err(failure))
+            }
+            left => left.and_then(|left| self.sweep_spaces(left)),
+        };
         let is_more = left.as_ref().map_or(true, |&left| left == 0);
         if is_more {
             self.has_garbage.store(true, Ordering::Release);

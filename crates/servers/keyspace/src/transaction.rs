@@ -433,9 +433,13 @@ impl<'store> Transaction<'store> {
     /// emptied first.
     fn empty_space(&self, used: &[u8]) -> Result<u8> {
         let unused = || (0..SPACES).filter(|space| !used.contains(space));
+        let taken = |space| {
+            self.store.unreadable.lock().spaces.remove(&space);
+            Ok(space)
+        };
         for space in unused() {
             if self.is_surely_empty(space)? {
-                return Ok(space);
+                return taken(space);
             }
         }
         for space in unused() {
@@ -445,7 +449,7 @@ impl<'store> Transaction<'store> {
             }
             // The remaining heads were put by this transaction.
             if self.is_surely_empty(space)? {
-                return Ok(space);
+                return taken(space);
             }
         }
         Err(fail("ERR one transaction flushed too many databases"))

@@ -152,7 +152,8 @@ impl Connection<'_> {
             Ok(outcome) => outcome,
             Err(failure) => {
                 // The client wants to replace the old value, so it must not remain.
-                if write.mode == storage::Mode::Set && failure.is_no_memory() {
+                let is_cache = self.server.store.page_bytes().is_none();
+                if is_cache && write.mode == storage::Mode::Set && failure.is_no_memory() {
                     let _ = storage::delete(&self.server, &write.key);
                 }
                 if !matches!(answer, Answer::Text { is_quiet: true }) {

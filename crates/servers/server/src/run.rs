@@ -42,6 +42,9 @@ const SWEEP_TIME: Duration = Duration::from_millis(25);
 /// The number of records that a sweep removes between two checks of the time.
 const SWEEP_BUDGET: usize = 256;
 
+/// The time between two reports of a sweep that cannot do its work.
+const TOLD_EVERY: Duration = Duration::from_secs(60);
+
 /// The time between two reports of a recovery.
 const REPORT_EVERY: Duration = Duration::from_secs(1);
 
@@ -150,11 +153,18 @@ fn run(
             .map_err(pando_net::Error::Start)?;
         handles.push(handle);
     }
+    let sweeper = {
+        let (shared, stopped) = (Arc::clone(&shared), stopped.clone());
+        let thread = std::thread::Builder::new().name("sweep".to_owned());
+        thread.spawn(move || sweep_until_stopped(&shared, &stopped))
+    };
+    handles.push(sweeper.map_err(pando_net::Error::Start)?);
     let runtime = runtime()?;
     let served = runtime.block_on(accept_until_stopped(options, listeners, &shared, &loops));
     // No more connections are accepted. Each loop ends when its connections have ended.
     let _ = stop.send(true);
     drop(loops);
+    handles.iter().for_each(|handle| handle.thread().unpark());
     for handle in handles.into_iter().chain(http) {
         let _ = handle.join();
     }
@@ -414,8 +424,8 @@ async fn accept_until_stopped(
         tracing::info!(why, "the server stops: connections are closed, then the pool");
         Ok(End::Stopped)
     };
-    let mut sweep = tokio::time::interval(SWEEP_INTERVAL);
-    sweep.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut tick = tokio::time::interval(SWEEP_INTERVAL);
+    tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         let keepalive = server.config.size(config::TCP_KEEPALIVE) as u64;
         tokio::select! {
@@ -428,7 +438,10 @@ async fn accept_until_stopped(
                     tokio::time::sleep(Duration::from_millis(10)).await;
                 }
             },
-            _ = sweep.tick() => sweep_once(shared),
+            _ = tick.tick() => {
+                server.store.log().inspect(|log| log.judge_stall());
+                server.clients.tick(server.config.size(config::TIMEOUT) as u64);
+            }
             _ = server.stop.notified() => return ending("SHUTDOWN"),
             _ = terminate.recv() => return ending("SIGTERM"),
             _ = interrupt.recv() => return ending("SIGINT"),
@@ -454,21 +467,32 @@ fn tell_manager(state: NotifyState<'_>) {
     }
 }
 
-fn sweep_once(shared: &Shared) {
+/// Sweeps until the server stops, in a thread of its own: a sweep may wait for the disk.
+fn sweep_until_stopped(shared: &Shared, stopped: &watch::Receiver<bool>) {
+    let mut told_at = None::<Instant>;
+    while !*stopped.borrow() {
+        if let Err(error) = sweep_once(shared)
+            && told_at.is_none_or(|at| at.elapsed() > TOLD_EVERY)
+        {
+            tracing::warn!(%error, "the sweep was interrupted");
+            told_at = Some(Instant::now());
+        }
+        std::thread::park_timeout(SWEEP_INTERVAL);
+    }
+}
+
+fn sweep_once(shared: &Shared) -> Result<(), Failure> {
     let server = &shared.redis;
-    // Before all that may wait for the disk.
-    server.store.log().inspect(|log| log.judge_stall());
-    server.clients.tick(server.config.size(config::TIMEOUT) as u64);
     server.limit_memory();
     server.save_if_due();
     if let Some(log) = server.store.log() {
         // The sweep's writes would wait for the disk, and so would the connections behind them.
         if log.is_behind() {
-            return;
+            return Ok(());
         }
     }
     if server.store.refuses_writes() {
-        return;
+        return Ok(());
     }
     server.store.keep_intent_reserve();
     server.stats.add(Count::Evicted, server.store.take_evicted_keys());
@@ -487,12 +511,11 @@ fn sweep_once(shared: &Shared) {
             }
         }
     };
-    if let Err(error) = sweep() {
-        tracing::warn!(%error, "the sweep was interrupted");
-    }
+    let swept = sweep();
     if let Err(error) = server.store.return_some_room() {
         tracing::warn!(%error, "unused space cannot be returned to the file system");
     }
+    swept
 }
 
 /// Enables TCP keepalive, with a probe of a silent client each `every_s` seconds.

@@ -187,7 +187,9 @@ impl PageStore {
         let (shared, writer, found) = recovery::open(directory, options)?;
         check_options(&shared.options)?;
         let space = Default::default();
-        Ok((Self { shared, writer: Mutex::new(writer), space }, found))
+        let store = Self { shared, writer: Mutex::new(writer), space };
+        store.space();
+        Ok((store, found))
     }
 
     /// The lock of the writer.

@@ -36,8 +36,9 @@ pub struct StoreOptions {
     /// or more; 128 MiB unless it is set.
     pub checkpoint_log_bytes: u64,
     /// How long an operation tries to make room in a full cache before it is refused, from its
-    /// first attempt on; looked at before each attempt. It makes 1,000 attempts at most. 10 seconds
-    /// unless it is set.
+    /// first attempt on; looked at before each attempt. It makes 1,000 attempts at most. And how
+    /// long it goes on after 1,000 loads of pages, each of which another thread evicts before it
+    /// comes to it. 10 seconds unless it is set.
     pub room_wait: Duration,
     /// A page that was only read, and has several parts on the disk, is written whole before it is
     /// evicted: its next load needs one read then. Set unless it is taken out, as for reports over

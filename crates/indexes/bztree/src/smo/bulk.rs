@@ -145,7 +145,7 @@ impl<D: Domain> BzTree<D> {
             return Ok(Some(0));
         }
         let content = self.content(context, &leaf);
-        if !content.is_before(context, first) {
+        if !content.is_before(context, first) || self.is_one_too_long(&content) {
             return Ok(Some(0));
         }
         let runs = self.runs_of(records, run, high, most);
@@ -171,6 +171,11 @@ impl<D: Domain> BzTree<D> {
                 other.map(|_| Some(0))
             }
         }
+    }
+
+    /// Whether a leaf has too much, and cannot be halved.
+    fn is_one_too_long(&self, content: &Content) -> bool {
+        content.len() == 1 && self.is_too_much(content, content.bytes(), Wanted::NONE)
     }
 
     /// Writes the records of a run into a block, which is kept until they are copied.
@@ -210,15 +215,13 @@ impl<D: Domain> BzTree<D> {
         let room = self.room(Wanted::NONE);
         let (together, _blocks) = content.join(context, runs[0])?;
         let is_joined = !self.is_too_much(&together, together.bytes(), Wanted::NONE);
-        if !is_joined && content.len() == 0 {
+        // As before: it may have got a record until it was closed.
+        if !is_joined && (content.len() == 0 || self.is_one_too_long(&content)) {
             return Ok((Progress::Nothing, 0));
         }
         // A copy of a leaf with too much would have the usual room again, and so grow without end.
         let is_halved = !is_joined && self.is_too_much(&content, content.bytes(), Wanted::NONE);
         let middle = if is_halved { middle_of(&content) } else { content.len() };
-        if is_halved && middle == 0 {
-            return Ok((Progress::Nothing, 0));
-        }
         let (left, right) = content.split_at(middle);
         let (leaf, runs) = if is_joined { (&together, &runs[1..]) } else { (&left, runs) };
         let parts: Vec<&Content> =
@@ -324,6 +327,23 @@ mod tests {
             let (audit, there) = (tree.audit().expect("audits"), run + 1 + appended);
             assert_eq!((audit.stat.records as usize, audit.problems), (there, vec![]));
             assert_eq!(audit.stat.leaves as usize, 2 + MOST_RUNS - 1);
+        }
+    }
+
+    /// A record that has a leaf of its own, because no other one fits beside it.
+    #[test]
+    fn a_run_behind_a_long_record_is_written() {
+        for long in [1_200, 2_000, 30_000] {
+            let tree = Fixture::<Process, BzTrees>::anonymous(Options::default()).index;
+            let long = vec![b'a'; long];
+            let short: Vec<_> =
+                (0..100).map(|number| format!("b{number:03}").into_bytes()).collect();
+            let behind = short.iter().map(|key| (&key[..], &b"1"[..]));
+            let lent: Vec<Record<'_>> =
+                [(&long[..], &b"1"[..])].into_iter().chain(behind).collect();
+            tree.upsert_many(&lent).expect("room");
+            let audit = tree.audit().expect("audits");
+            assert_eq!((audit.stat.records, audit.problems), (101, vec![]));
         }
     }
 

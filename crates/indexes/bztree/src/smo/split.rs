@@ -134,7 +134,7 @@ fn middle_of_records(records: &[LiveRecord]) -> usize {
         bytes += record.meta.padded_bytes() + each;
         if bytes >= half {
             // The record at the middle goes to the smaller half.
-            return (index + 1).clamp(1, records.len() - 1);
+            return (index + 1).min(records.len() - 1);
         }
     }
     records.len() / 2
