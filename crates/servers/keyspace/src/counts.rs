@@ -107,17 +107,24 @@ impl Store {
         Ok(())
     }
 
-    /// Closes some collections, if many are open.
+    /// Closes some collections, if many are open. Returns the error of one that stays open.
     pub(crate) fn close_some(&self) -> Result<()> {
         if self.counts.len() <= MOST_OPEN / 2 {
             return Ok(());
         }
+        let mut failed = Ok(());
         for (id, head_key) in self.counts.some(CLOSED_AT_ONCE) {
             let (_, hash, _) = split_head_key(&head_key).ok_or(Failure::Damaged)?;
             let _held = self.lock([stripe_of(hash)].into_iter().collect(), Access::Exclusive)?;
-            self.close_one(id, &head_key)?;
+            match self.close_one(id, &head_key) {
+                // Others may be in pages that can be read, or need no room.
+                Err(failure) if failure.is_of_damaged_page() || failure.is_no_memory() => {
+                    failed = Err(failure);
+                }
+                closed => closed?,
+            }
         }
-        Ok(())
+        failed
     }
 
     /// Closes all collections, when no other thread uses the store. A collection that cannot be

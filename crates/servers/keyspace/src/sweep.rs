@@ -35,10 +35,9 @@ impl Store {
         let range = KeyRange::between(own_keys::EXPIRIES, &own_keys::expiry(now_ms + 1, b""));
         let mut due = Vec::new();
         let mut scan = self.map.range(range);
-        let unreadable = self.unreadable.lock();
         while due.len() < budget {
             match scan.next_record().map_err(Failure::from) {
-                Ok(Some((entry, _))) if unreadable.expiries.contains(entry) => {}
+                Ok(Some((entry, _))) if self.unreadable.lock().expiries.contains(entry) => {}
                 Ok(Some((entry, _))) => due.push(entry.to_vec()),
                 Ok(None) => break,
                 // First those before the damaged page.
@@ -46,7 +45,7 @@ impl Store {
                 Err(failure) => return Err(failure),
             }
         }
-        drop((scan, unreadable));
+        drop(scan);
         let mut swept = Swept { expired_keys: 0, is_more: due.len() == budget };
         let (mut done, mut refused) = (0, None);
         for entry in due {
@@ -100,13 +99,13 @@ impl Store {
 
     /// Removes about `budget` records that no head refers to; returns whether there are more.
     pub fn sweep_garbage(&self, budget: usize) -> Result<bool> {
-        self.close_some()?;
+        let closed = self.close_some();
         if self.must_rest() {
-            return Ok(false);
+            return closed.map(|()| false);
         }
         // Cleared before the search, so that garbage that comes during the search sets it again.
         if !self.has_garbage.swap(false, Ordering::AcqRel) {
-            return Ok(false);
+            return closed.map(|()| false);
         }
         let left = match self.sweep_collections(budget) {
             // It may be of the list of collections.
@@ -119,7 +118,7 @@ impl Store {
         if is_more {
             self.has_garbage.store(true, Ordering::Release);
         }
-        left.map(|_| is_more)
+        closed.and(left.map(|_| is_more))
     }
 
     /// Whether the disk of the log is slower than the writers: the sweep goes on later.

@@ -2,11 +2,12 @@
 //!
 //! Each event loop has its own thread. The first one accepts connections, and gives each to the
 //! loop with the fewest connections. The connection stays there, and its requests are executed on
-//! that thread in order. A request waits for other loops only in the store.
+//! that thread in order. A request waits for other loops only in the store. Another thread sweeps.
 
 use std::io;
 use std::net::SocketAddr;
 use std::num::NonZero;
+use std::panic::AssertUnwindSafe;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -35,9 +36,9 @@ use crate::serve_error::ServeError;
 use crate::shared::Shared;
 use crate::site::Observer;
 
-/// The time between two sweeps for expired keys.
+/// The time between two sweeps for expired keys; and between two looks at clients and at the log.
 const SWEEP_INTERVAL: Duration = Duration::from_millis(100);
-/// The longest time of a sweep. The rest of the interval is free for other work.
+/// The longest time of a sweep.
 const SWEEP_TIME: Duration = Duration::from_millis(25);
 /// The number of records that a sweep removes between two checks of the time.
 const SWEEP_BUDGET: usize = 256;
@@ -153,13 +154,20 @@ fn run(
             .map_err(pando_net::Error::Start)?;
         handles.push(handle);
     }
+    let runtime = runtime()?;
     let sweeper = {
         let (shared, stopped) = (Arc::clone(&shared), stopped.clone());
         let thread = std::thread::Builder::new().name("sweep".to_owned());
-        thread.spawn(move || sweep_until_stopped(&shared, &stopped))
+        thread.spawn(move || {
+            let sweep = AssertUnwindSafe(|| sweep_until_stopped(&shared, &stopped));
+            if std::panic::catch_unwind(sweep).is_err() {
+                // Without it the server would run out of room.
+                tracing::error!("the sweep has panicked, so the server stops");
+                shared.redis.stop.notify_one();
+            }
+        })
     };
     handles.push(sweeper.map_err(pando_net::Error::Start)?);
-    let runtime = runtime()?;
     let served = runtime.block_on(accept_until_stopped(options, listeners, &shared, &loops));
     // No more connections are accepted. Each loop ends when its connections have ended.
     let _ = stop.send(true);
@@ -391,7 +399,7 @@ fn runtime() -> Result<tokio::runtime::Runtime, pando_net::Error> {
         .map_err(pando_net::Error::Start)
 }
 
-/// Accepts connections and sweeps until a signal ends the server.
+/// Accepts connections until a signal ends the server.
 async fn accept_until_stopped(
     options: &Options,
     listeners: &mut Listeners,
@@ -470,7 +478,8 @@ fn tell_manager(state: NotifyState<'_>) {
 /// Sweeps until the server stops, in a thread of its own: a sweep may wait for the disk.
 fn sweep_until_stopped(shared: &Shared, stopped: &watch::Receiver<bool>) {
     let mut told_at = None::<Instant>;
-    while !*stopped.borrow() {
+    // If the sender is gone, the server could not be started.
+    while !*stopped.borrow() && stopped.has_changed().is_ok() {
         if let Err(error) = sweep_once(shared)
             && told_at.is_none_or(|at| at.elapsed() > TOLD_EVERY)
         {
@@ -498,7 +507,8 @@ fn sweep_once(shared: &Shared) -> Result<(), Failure> {
     server.stats.add(Count::Evicted, server.store.take_evicted_keys());
     let begin = Instant::now();
     let sweep = || -> Result<(), Failure> {
-        pando_memcached::flush_if_due(shared.memcached())?;
+        // Its error must not keep what would make room.
+        let flushed = pando_memcached::flush_if_due(shared.memcached());
         loop {
             let expired = server.store.sweep_expired(SWEEP_BUDGET);
             // Also after an error: it may be of one page of a record store.
@@ -507,7 +517,7 @@ fn sweep_once(shared: &Shared) -> Result<(), Failure> {
             server.stats.add(Count::Expired, swept.expired_keys);
             let is_more = is_garbage? || swept.is_more;
             if !is_more || begin.elapsed() > SWEEP_TIME {
-                return Ok(());
+                return flushed;
             }
         }
     };
