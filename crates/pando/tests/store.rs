@@ -81,7 +81,7 @@ fn a_store_says_what_it_cannot_do() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("store");
     let refused = Store::open(&path, 1).expect_err("too small");
-    assert_eq!(refused.to_string(), "memory_bytes is 1; allowed is 4194304 or more");
+    assert_eq!(refused.to_string(), "memory_bytes is 1; allowed is 16777216 or more");
     let store = Store::open(&path, MEMORY_BYTES).expect("opens");
     assert!(matches!(Store::open(&path, MEMORY_BYTES), Err(Error::StoreBusy { .. })));
     let map = store.map("main").expect("created");
