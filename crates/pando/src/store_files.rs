@@ -7,8 +7,8 @@ use pando_device::Disk;
 use crate::report::{CheckReport, PoolStat};
 use crate::{Error, Pool, PoolOptions, Store, engine};
 
-/// The directory of a [`Store`] that no process has open for writing. Nothing in it
-/// is changed, so it may be on a file system that cannot be written, such as a mounted backup.
+/// The directory of a [`Store`] that no process has open for writing. Nothing in it is changed, so
+/// it may be on a file system that cannot be written, such as a mounted backup.
 ///
 /// Each call opens the store in process memory, and replays its log there. The pages that this
 /// changes take memory beyond `memory_bytes`; there are none if the store was closed. So does a

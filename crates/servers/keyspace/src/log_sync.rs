@@ -354,7 +354,6 @@ impl Rounds {
 /// Records that are not durable.
 #[derive(Clone, Copy, Debug)]
 struct Waiting {
-    /// A record has the new and the old value.
     bytes: u64,
     /// From so many bytes on, commits wait for the disk.
     tail_bytes: u64,

@@ -4,9 +4,8 @@
 //! A string of more than 32,000 bytes is a head with a number and the length, and pieces of
 //! [`PIECE_BYTES`] under that number (`layout.rs`); in a record store, one of more than 16,000
 //! bytes. The length alone determines the form, because a string becomes shorter only by being
-//! replaced. All writes go through [`Transaction::put_head`],
-//! which chooses the form, or through [`Transaction::edit_string`], which puts a growing string
-//! into pieces.
+//! replaced. All writes go through [`Transaction::put_head`], which chooses the form, or through
+//! [`Transaction::edit_string`], which puts a growing string into pieces.
 //!
 //! # Which bytes count
 //!

@@ -129,7 +129,7 @@ pub fn advice_if_record_store_is_missing(directory: &Path, snapshot: &Path) -> O
     }
     let (newest, time_ms) = snapshot_file::all_at(snapshot).into_iter().next()?;
     Some(format!(
-        "there is no record store at {}, but the snapshot {newest} of {}, which an empty server would replace. If the \
+        "there is no store at {}, but the snapshot {newest} of {}, which an empty server would replace. If the \
          store is on another disk, mount it. To begin with the keys of the snapshot, add --restore {newest}. To begin \
          without keys, move the snapshot away",
         directory.display(),

@@ -79,9 +79,9 @@ impl Store {
                 Failure::Store(
                     error @ (Error::TransactionTooLong { .. } | Error::ValueTooLong { .. }),
                 ) => wrong(format!(
-                    "{error}; its newest key or element is too long for a pool with a log, or for a record store. \
-                     There is a part of the keys now: delete the pool and its log, or the record store, and restore \
-                     into a pool without a log"
+                    "{error}; its newest key or element is too long for a pool with a log, or for a store. There \
+                     is a part of the keys now: delete the pool and its log, or the store, and restore into a pool \
+                     without a log"
                 )),
                 other => other,
             })?;

@@ -115,7 +115,7 @@ impl Store {
         if map.get(own_keys::own(RESTORING))?.is_some() {
             return Err(fail(
                 "ERR the restore of a snapshot was cut short, so there are only some of the keys; delete the pool, \
-                 with its log if it has one, or the record store, and restore the snapshot again",
+                 with its log if it has one, or the store, and restore the snapshot again",
             ));
         }
         let clock = Clock::continue_or_begin(map.get(own_keys::own("clock"))?.as_deref());

@@ -175,6 +175,9 @@ pub(crate) const ENABLE_DEBUG: ParameterId = id_of("enable-debug-command");
 pub const MAX_CLIENTS: ParameterId = id_of("maxclients");
 /// The memory limit in bytes; 0 is the pool's size.
 pub(crate) const MAX_MEMORY: ParameterId = id_of("maxmemory");
+/// Why the memory limit and its policy cannot be set if the keys are in a record store.
+pub const MEMORY_OF_STORE: &str =
+    "the keys are in a store; --memory limits its pages in memory, and no keys are evicted";
 /// The policy at the memory limit: an index of [`EvictionPolicy::NAMES`].
 pub(crate) const MAX_MEMORY_POLICY: ParameterId = id_of("maxmemory-policy");
 /// The number of sampled keys for each eviction.

@@ -217,8 +217,7 @@ fn check(options: &Options) -> Result<(), ServeError> {
         config.set_at_start(name, value).map_err(|reason| refused(name, value, reason))?;
         let is_of_memory = ["maxmemory", "maxmemory-policy"].contains(&&*name.to_lowercase());
         if is_of_memory && options.page_bytes.is_some() {
-            let reason = "the keys are in a record store; --memory limits its pages in memory, and no keys are evicted";
-            return Err(refused(name, value, reason.to_owned()));
+            return Err(refused(name, value, config::MEMORY_OF_STORE.to_owned()));
         }
     }
     let paths = [("snapshot", &options.snapshot), ("unix", &options.unix)];

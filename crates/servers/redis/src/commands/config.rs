@@ -80,11 +80,7 @@ fn set(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
         }
         let of_memory = [config::MAX_MEMORY, config::MAX_MEMORY_POLICY];
         if of_memory.contains(&id) && is_another && context.server.store.page_bytes().is_some() {
-            return Err(refused(
-                &shown,
-                "the keys are in a record store: its pages in memory are limited by the option --memory, and no \
-                 keys are evicted",
-            ));
+            return Err(refused(&shown, config::MEMORY_OF_STORE));
         }
         let parsed = config::parse(parameter.kind, value);
         changes.push((id, parsed.map_err(|why| refused(&shown, &why))?));

@@ -94,7 +94,7 @@ fn a_server_of_a_store_has_more_keys_than_memory() {
     };
     let refused = serve(&[]).output().expect("it runs");
     let words = String::from_utf8_lossy(&refused.stderr);
-    assert!(words.contains("there is no record store") && words.contains("--restore"), "{words}");
+    assert!(words.contains("there is no store") && words.contains("--restore"), "{words}");
     let snapshot = path("kept.snapshot").display().to_string();
     let child =
         serve(&["--restore", &snapshot]).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
