@@ -217,6 +217,6 @@ impl<D: Domain, M: Maps> InFlight<'_, '_, D, M> {
     /// Notes that the commit was taken back where the key had no value.
     fn note_tombstone(&self, write: &Write) {
         let (place, undone) = ((write.map, write.key.as_slice()), self.stamp.undone());
-        self.component.tombstones.note(self.guard, place, undone.removed_if(true), usize::MAX);
+        self.component.tombstones.note(self.guard, place, undone);
     }
 }

@@ -246,7 +246,7 @@ impl<D: Domain, M: Maps> InFlight<'_, '_, D, M> {
             undone?;
             if changed.is_some() && write.old.value.is_none() {
                 let place = (write.map, write.key.as_slice());
-                self.component.tombstones.note(self.guard, place, self.stamp.undone(), usize::MAX);
+                self.component.tombstones.note(self.guard, place, self.stamp.undone());
             }
         }
         Ok(())

@@ -239,7 +239,7 @@ impl<D: Domain, M: Maps> TransactionComponent<D, M> {
         let replaced = Replaced { was_present, lsn: Some(own.lsn()) };
         if is_written && record.decide(Status::Committed) == Status::Committed {
             if is_removal {
-                self.tombstones.note(&guard, place, own, usize::MAX);
+                self.tombstones.note(&guard, place, own);
             }
             return Ok(replaced);
         }

@@ -222,20 +222,23 @@ impl<D: Domain, M: Maps> TransactionComponent<D, M> {
         held.map(|tombstone| self.tombstones.give_back(guard, tombstone)).count()
     }
 
-    /// Removes some tombstones of the thread's slot from their indexes. Returns how many have left
-    /// the list for good.
+    /// Removes some tombstones from their indexes. Returns how many have left the list for good.
     fn remove_tombstones(&self) -> Result<usize> {
         if self.tombstones.is_empty() {
             return Ok(0);
         }
         let guard = self.pin()?;
-        let snapshots = self.snapshots.all(self.log(), &guard);
         let mut done = 0;
         let last_lsn = match self.log().has_files() {
             true => self.log().durable_lsn(),
             false => u64::MAX,
         };
-        for tombstone in self.tombstones.take_ripe(&guard, last_lsn) {
+        let ripe = self.tombstones.take_ripe(&guard, last_lsn);
+        if ripe.is_empty() {
+            return Ok(0);
+        }
+        let snapshots = self.snapshots.all(self.log(), &guard);
+        for tombstone in ripe {
             if !snapshots.is_empty() && self.is_held(&guard, &snapshots, &tombstone) {
                 done += 1;
                 continue;
@@ -321,7 +324,7 @@ impl<D: Domain, M: Maps> TransactionComponent<D, M> {
         match in_flight.complete() {
             Ok(Completed { status: Status::Committed, .. }) => {
                 for write in commit.writes.iter().filter(|write| write.new.is_none()) {
-                    self.tombstones.note(&guard, (write.map, &write.key), stamp, usize::MAX);
+                    self.tombstones.note(&guard, (write.map, &write.key), stamp);
                 }
                 Ok(lsn)
             }

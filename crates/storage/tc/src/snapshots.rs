@@ -93,7 +93,7 @@ pub(crate) struct Entry {
     pub versions: Versions,
     /// Tombstones that are removed from their maps only after its release; one for a key. The
     /// values are empty.
-    tombstones: SkipMap<Kept, Held>,
+    tombstones: SkipMap<Kept, Stamp>,
     bytes: AtomicU64,
     begun: Instant,
     options: SnapshotOptions,
@@ -109,13 +109,6 @@ impl std::fmt::Debug for Entry {
         entry.field("cut", cut).field("state", state).field("bytes", bytes);
         entry.field("holder", &options.holder).finish_non_exhaustive()
     }
-}
-
-/// A tombstone that is held, without its place.
-#[derive(Clone, Copy)]
-struct Held {
-    stamp: Stamp,
-    epoch: u64,
 }
 
 impl Entry {
@@ -196,18 +189,16 @@ impl Entry {
         if !self.versions.has(place) && !is_held() {
             self.bytes.fetch_add(place.bytes() as u64 + OVERHEAD_BYTES, Ordering::Relaxed);
         }
-        let Tombstone { stamp, epoch, .. } = *tombstone;
-        let held = Held { stamp, epoch };
-        let is_older = |held: &Held| held.stamp.lsn() < stamp.lsn();
-        self.tombstones.compare_insert(Kept::new(place, &[]), held, is_older);
+        let stamp = tombstone.stamp;
+        let is_older = |held: &Stamp| held.lsn() < stamp.lsn();
+        self.tombstones.compare_insert(Kept::new(place, &[]), stamp, is_older);
     }
 
     /// Gives up a tombstone that it holds.
     pub fn take_tombstone(&self) -> Option<Tombstone> {
         let taken = self.tombstones.pop_front()?;
         let Place { map, key, .. } = taken.key().place();
-        let Held { stamp, epoch } = *taken.value();
-        Some(Tombstone { map, key: key.to_vec(), stamp, epoch })
+        Some(Tombstone { map, key: key.to_vec(), stamp: *taken.value() })
     }
 
     /// How many tombstones it holds.

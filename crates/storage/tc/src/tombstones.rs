@@ -28,34 +28,31 @@
 //! key, of a removal that the snapshot does not see, is handed to the snapshot. When that is
 //! released, its tombstones are noted again.
 //!
-//! Each slot of the pool's participants has a list, which only the thread in the slot uses, at its
-//! commits. So no thread waits for another. A crash loses the lists. A scan that passes a settled
-//! tombstone notes it again.
+//! All threads share one list, in the order of epochs. A commit removes those at its front, whoever
+//! has noted them: a thread that only scans, settles or takes back would never come to them. A crash
+//! loses the list. A scan that passes a settled tombstone notes it again.
 
-use std::collections::VecDeque;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, TryLockError};
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use pando_pmem::{Domain, Guard, PerSlot, Pool, mutant};
+use crossbeam_skiplist::SkipMap;
+use pando_pmem::{Domain, Guard, mutant};
 
 use crate::kept::Place;
 use crate::stamp::Stamp;
 
 /// A scan adds no tombstone to a list that has so many.
-pub(crate) const MOST_OF_SCANS: usize = 1 << 10;
+const MOST_OF_SCANS: usize = 1 << 10;
 /// Tombstones that one commit removes at most, unless the list is long.
 const REMOVED_AT_ONCE: usize = 64;
-/// A thread raises the epoch itself if its list is longer.
+/// A commit raises the epoch itself if the list is longer.
 const LONG_LIST: usize = 64;
 
 /// A tombstone.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Tombstone {
     pub map: u64,
     pub key: Vec<u8>,
     pub stamp: Stamp,
-    /// The epoch in which it was noted.
-    pub epoch: u64,
 }
 
 impl Tombstone {
@@ -64,85 +61,67 @@ impl Tombstone {
     }
 }
 
-/// The lists of all slots.
+/// The list of all threads.
 #[derive(Debug)]
 pub(crate) struct Tombstones {
-    lists: PerSlot<Mutex<VecDeque<Tombstone>>>,
-    /// In all lists.
-    count: AtomicUsize,
+    /// By the epoch in which they were noted, and a number.
+    list: SkipMap<(u64, u64), Tombstone>,
+    noted: AtomicU64,
 }
 
 impl Tombstones {
-    pub fn new<D: Domain>(pool: &Pool<D>) -> Self {
-        Self { lists: pool.per_slot(), count: AtomicUsize::new(0) }
+    pub fn new() -> Self {
+        Self { list: SkipMap::new(), noted: AtomicU64::new(0) }
     }
 
-    /// Changes the list of the thread's slot. No other thread does, so it is never locked.
-    fn change<R: Default>(
-        &self,
-        slot: usize,
-        change: impl FnOnce(&mut VecDeque<Tombstone>) -> R,
-    ) -> R {
-        let mut list = match self.lists.get(slot).try_lock() {
-            Ok(list) => list,
-            // Each change of the list is whole.
-            Err(TryLockError::Poisoned(list)) => list.into_inner(),
-            Err(TryLockError::WouldBlock) => return R::default(),
-        };
-        let before = list.len();
-        let changed = change(&mut list);
-        // Relaxed: a thread always sees what it has added itself.
-        self.count.fetch_add(list.len().wrapping_sub(before), Ordering::Relaxed);
-        changed
+    /// Notes a tombstone that the thread has written.
+    pub fn note<D: Domain>(&self, guard: &Guard<'_, D>, (map, key): (u64, &[u8]), stamp: Stamp) {
+        let stamp = stamp.removed_if(true);
+        self.give_back(guard, Tombstone { map, key: key.to_vec(), stamp });
     }
 
-    /// Notes a tombstone that the thread has written, or a settled one that a scan has passed. The
-    /// list of a scan has a limit.
-    pub fn note<D: Domain>(
-        &self,
-        guard: &Guard<'_, D>,
-        (map, key): (u64, &[u8]),
-        stamp: Stamp,
-        most: usize,
-    ) {
-        let (stamp, epoch) = (stamp.removed_if(true), guard.unlink_epoch());
-        self.change(guard.slot(), |list| {
-            if list.len() < most {
-                list.push_back(Tombstone { map, key: key.to_vec(), stamp, epoch });
-            }
-        });
+    /// Notes a settled tombstone that a scan has passed, unless there are many.
+    pub fn note_passed<D: Domain>(&self, guard: &Guard<'_, D>, place: (u64, &[u8]), stamp: Stamp) {
+        if self.list.len() < MOST_OF_SCANS {
+            self.note(guard, place, stamp);
+        }
     }
 
-    /// Notes again a tombstone that could not be removed.
+    /// Notes a tombstone that could not be removed.
     pub fn give_back<D: Domain>(&self, guard: &Guard<'_, D>, tombstone: Tombstone) {
-        self.change(guard.slot(), |list| list.push_back(tombstone));
+        let epoch = guard.unlink_epoch();
+        // Relaxed: it only tells those of one epoch apart.
+        let number = self.noted.fetch_add(1, Ordering::Relaxed);
+        D::observe_process_memory();
+        self.list.insert((epoch, number), tombstone);
     }
 
-    /// Whether no slot has any.
+    /// Whether there is none.
     pub fn is_empty(&self) -> bool {
-        self.count.load(Ordering::Relaxed) == 0
+        self.list.is_empty()
     }
 
-    /// Some tombstones of the thread's slot that may be removed from their indexes: their removals
-    /// have an LSN up to `last_lsn`.
+    /// Takes some tombstones that may be removed from their indexes: their removals have an LSN up
+    /// to `last_lsn`.
     pub fn take_ripe<D: Domain>(&self, guard: &Guard<'_, D>, last_lsn: u64) -> Vec<Tombstone> {
-        self.change(guard.slot(), |list| {
-            if list.len() > LONG_LIST
-                && let Some(oldest) = list.front()
-            {
+        let len = self.list.len();
+        let take = |is_first: bool| {
+            D::observe_process_memory();
+            let oldest = self.list.front()?;
+            let (epoch, _) = *oldest.key();
+            if is_first && len > LONG_LIST {
                 // Raises the epoch.
-                guard.is_ripe(oldest.epoch);
+                guard.is_ripe(epoch);
             }
-            let is_ripe = |&&Tombstone { epoch, stamp, .. }: &&Tombstone| {
-                let has_left = guard.pool().may_be_reused_since(epoch)
-                    || mutant!("tc-tombstone-without-grace");
-                let is_durable =
-                    stamp.lsn() <= last_lsn || mutant!("tc-tombstone-removed-undurable");
-                has_left && is_durable
-            };
-            let most = REMOVED_AT_ONCE.max(list.len() / 8);
-            let ripe = list.iter().take(most).take_while(is_ripe).count();
-            list.drain(..ripe).collect()
-        })
+            let has_left =
+                guard.pool().may_be_reused_since(epoch) || mutant!("tc-tombstone-without-grace");
+            let is_durable =
+                oldest.value().stamp.lsn() <= last_lsn || mutant!("tc-tombstone-removed-undurable");
+            // Else another thread has taken it, and takes those behind it too.
+            let is_taken = has_left && is_durable && oldest.remove();
+            is_taken.then(|| oldest.value().clone())
+        };
+        let most = REMOVED_AT_ONCE.max(len / 8);
+        (0..most).map_while(|number| take(number == 0)).collect()
     }
 }

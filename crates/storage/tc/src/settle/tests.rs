@@ -33,7 +33,7 @@ fn a_tombstone_that_meets_the_release_of_its_snapshot_is_noted_again() {
     let listed = component.snapshots.all(component.log(), &guard);
     let is_held = |key: &[u8]| {
         let stamp = Stamp::new(64, 64).removed_if(true);
-        let tombstone = Tombstone { map: 0, key: key.to_vec(), stamp, epoch: 0 };
+        let tombstone = Tombstone { map: 0, key: key.to_vec(), stamp };
         component.is_held(&guard, &listed, &tombstone)
     };
     assert!(is_held(b"early"));

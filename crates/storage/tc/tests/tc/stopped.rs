@@ -1,6 +1,7 @@
 //! A thread that stops for ever, or for a while, before each write of its commit.
 
-use std::sync::Arc;
+use std::sync::{Arc, Barrier};
+use std::thread;
 
 use pando_pmem::Domain;
 use pando_pmem::testing::{Paused, run_until_stopped, written_back};
@@ -18,6 +19,7 @@ over_each_index!(Stopped:
     a_commit_that_goes_on_after_all_was_settled_leaves_nothing_else,
     a_late_install_comes_to_nothing,
     a_key_is_not_absent_while_a_late_install_may_come,
+    others_remove_the_tombstone_of_a_thread_that_commits_no_more,
     a_version_that_replaces_a_failed_one_stays,
     a_read_makes_a_decision_durable_until_it_is_settled,
 );
@@ -222,6 +224,26 @@ fn a_version_that_replaces_a_failed_one_stays<D: Domain>(kind: Kind<D>) {
             break;
         }
     }
+}
+
+fn others_remove_the_tombstone_of_a_thread_that_commits_no_more<D: Domain>(kind: Kind<D>) {
+    let component = anonymous(kind);
+    let barrier = Barrier::new(2);
+    let raw = thread::scope(|scope| {
+        scope.spawn(|| {
+            commit(&component, &[(0, b"n", Some(b"1"))]).expect("commits");
+            commit(&component, &[(0, b"n", None)]).expect("commits");
+            barrier.wait();
+            // It keeps its slot meanwhile.
+            barrier.wait();
+        });
+        barrier.wait();
+        churn(&component);
+        let raw = component.maps().map(0).expect("the map").get(b"n");
+        barrier.wait();
+        raw
+    });
+    assert_eq!(raw.expect("reads"), None);
 }
 
 /// A commit that inserts a key pauses. Others complete it, and remove the key. Its tombstone stays
