@@ -65,6 +65,7 @@ use crate::component::{Found, Maps, TransactionComponent};
 use crate::error::{Error, Result};
 use crate::record::{Commit, Write, is_bare};
 use crate::stamp::{Stamp, Version, put};
+use crate::tombstones::Tombstone;
 
 /// How often a helper looks again, because of other commits at the key, before it gives up.
 const LOOKS: u32 = 1 << 10;
@@ -216,7 +217,7 @@ impl<D: Domain, M: Maps> InFlight<'_, '_, D, M> {
 
     /// Notes that the commit was taken back where the key had no value.
     fn note_tombstone(&self, write: &Write) {
-        let (place, undone) = ((write.map, write.key.as_slice()), self.stamp.undone());
-        self.component.tombstones.note(self.guard, place, undone);
+        let tombstone = Tombstone::new((write.map, &write.key), self.stamp.undone());
+        self.component.tombstones.share(self.guard, tombstone);
     }
 }

@@ -51,6 +51,7 @@ use crate::component::{Found, Maps, TransactionComponent, Unsettled};
 use crate::error::{Error, Result};
 use crate::record::{Cause, Commit, RangeRead, Read};
 use crate::stamp::{Stamp, Version, bytes_of, put};
+use crate::tombstones::Tombstone;
 
 /// A commit whose record is in the log's tail.
 pub(crate) struct InFlight<'op, 'pool, D: Domain, M> {
@@ -246,7 +247,8 @@ impl<D: Domain, M: Maps> InFlight<'_, '_, D, M> {
             undone?;
             if changed.is_some() && write.old.value.is_none() {
                 let place = (write.map, write.key.as_slice());
-                self.component.tombstones.note(self.guard, place, self.stamp.undone());
+                let tombstone = Tombstone::new(place, self.stamp.undone());
+                self.component.tombstones.share(self.guard, tombstone);
             }
         }
         Ok(())

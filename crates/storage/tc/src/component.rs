@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::record::{Commit, RECORD_BYTES_OF_WRITE, is_bare};
 use crate::snapshots::Snapshots;
 use crate::stamp::{LEAST_VALUE_BYTES, STAMP_BYTES, Stamp, Version};
-use crate::tombstones::Tombstones;
+use crate::tombstones::{Tombstone, Tombstones};
 
 /// How often [`TransactionComponent::have_left`] looks whether threads have left.
 const LOOKS: u32 = 1_000;
@@ -97,7 +97,7 @@ pub(crate) struct Unsettled<'pool, D: Domain> {
 impl<D: Domain, M: Maps> TransactionComponent<D, M> {
     /// The component over `log` and `maps`, whose commits may not be settled yet.
     pub(crate) fn new(log: Log<D>, maps: M) -> Self {
-        let tombstones = Tombstones::new();
+        let tombstones = Tombstones::new(log.pool());
         let [is_settling, is_undo_due, is_read_only] = [false; 3].map(AtomicBool::new);
         let (snapshots, ended_lsn) = (Snapshots::new(), AtomicU64::new(0));
         Self { log, maps, is_settling, tombstones, snapshots, ended_lsn, is_undo_due, is_read_only }
@@ -224,7 +224,8 @@ impl<D: Domain, M: Maps> TransactionComponent<D, M> {
         let damaged = || Error::Damaged { map, key: key.to_vec(), what };
         let (stamp, value) = Stamp::split(value).ok_or_else(damaged)?;
         if stamp.lsn() <= settled && stamp.is_removed() {
-            self.tombstones.note_passed(&self.pin()?, (map, key), stamp);
+            let passed = Tombstone::new((map, key), stamp);
+            self.tombstones.share_passed(&self.pin()?, passed);
         }
         match stamp.lsn() <= settled {
             true => Ok(Version { stamp, value: (!stamp.is_removed()).then(|| value.to_vec()) }),

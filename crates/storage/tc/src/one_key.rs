@@ -34,6 +34,7 @@ use crate::error::{Error, Result};
 use crate::record::{Commit, WriteRef};
 use crate::settle::Room;
 use crate::stamp::{STAMP_BYTES, Stamp, put};
+use crate::tombstones::Tombstone;
 
 /// Bytes that the vector of a version gets at once: most need no more.
 const VERSION_BYTES: usize = 256;
@@ -239,7 +240,7 @@ impl<D: Domain, M: Maps> TransactionComponent<D, M> {
         let replaced = Replaced { was_present, lsn: Some(own.lsn()) };
         if is_written && record.decide(Status::Committed) == Status::Committed {
             if is_removal {
-                self.tombstones.note(&guard, place, own);
+                self.tombstones.note(&guard, Tombstone::new(place, own));
             }
             return Ok(replaced);
         }

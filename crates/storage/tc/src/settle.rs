@@ -219,7 +219,7 @@ impl<D: Domain, M: Maps> TransactionComponent<D, M> {
     /// Notes tombstones again that a snapshot has held, `most` at most; how many.
     fn take_back_tombstones(&self, guard: &Guard<'_, D>, entry: &Entry, most: usize) -> usize {
         let held = std::iter::from_fn(|| entry.take_tombstone()).take(most);
-        held.map(|tombstone| self.tombstones.give_back(guard, tombstone)).count()
+        held.map(|tombstone| self.tombstones.share(guard, tombstone)).count()
     }
 
     /// Removes some tombstones from their indexes. Returns how many have left the list for good.
@@ -247,7 +247,7 @@ impl<D: Domain, M: Maps> TransactionComponent<D, M> {
                 index.compare_remove(&tombstone.key, &tombstone.stamp.encode())
             };
             match self.index(tombstone.map).map(remove) {
-                Ok(Err(error)) if error.is_full() => self.tombstones.give_back(&guard, tombstone),
+                Ok(Err(error)) if error.is_full() => self.tombstones.share(&guard, tombstone),
                 // Removed; or replaced since; or the map is dropped; or damage, which the next call
                 // on the key reports.
                 _ => done += 1,
@@ -324,7 +324,8 @@ impl<D: Domain, M: Maps> TransactionComponent<D, M> {
         match in_flight.complete() {
             Ok(Completed { status: Status::Committed, .. }) => {
                 for write in commit.writes.iter().filter(|write| write.new.is_none()) {
-                    self.tombstones.note(&guard, (write.map, &write.key), stamp);
+                    let tombstone = Tombstone::new((write.map, &write.key), stamp);
+                    self.tombstones.note(&guard, tombstone);
                 }
                 Ok(lsn)
             }

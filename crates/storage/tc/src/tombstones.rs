@@ -28,14 +28,18 @@
 //! key, of a removal that the snapshot does not see, is handed to the snapshot. When that is
 //! released, its tombstones are noted again.
 //!
-//! All threads share one list, in the order of epochs. A commit removes those at its front, whoever
-//! has noted them: a thread that only scans, settles or takes back would never come to them. A crash
-//! loses the list. A scan that passes a settled tombstone notes it again.
+//! Each slot of the pool's participants has a list of the removals that the thread in the slot has
+//! committed. Only that thread uses it, at its commits, so no thread waits for another. All other
+//! tombstones are in one shared list, in the order of epochs, from which each commit removes some:
+//! whoever has settled, taken back or scanned may never commit. A crash loses the lists, and a thread
+//! that commits no more leaves its own. A scan that passes a settled tombstone notes it again.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, TryLockError};
 
 use crossbeam_skiplist::SkipMap;
-use pando_pmem::{Domain, Guard, mutant};
+use pando_pmem::{Domain, Guard, PerSlot, Pool, mutant};
 
 use crate::kept::Place;
 use crate::stamp::Stamp;
@@ -44,7 +48,7 @@ use crate::stamp::Stamp;
 const MOST_OF_SCANS: usize = 1 << 10;
 /// Tombstones that one commit removes at most, unless the list is long.
 const REMOVED_AT_ONCE: usize = 64;
-/// A commit raises the epoch itself if the list is longer.
+/// A commit raises the epoch itself if a list is longer.
 const LONG_LIST: usize = 64;
 
 /// A tombstone.
@@ -56,72 +60,122 @@ pub(crate) struct Tombstone {
 }
 
 impl Tombstone {
+    pub fn new((map, key): (u64, &[u8]), stamp: Stamp) -> Self {
+        Self { map, key: key.to_vec(), stamp: stamp.removed_if(true) }
+    }
+
     pub fn place(&self) -> Place<'_> {
         Place::new(self.map, &self.key)
     }
 }
 
-/// The list of all threads.
+/// The lists of all slots, and the shared one.
 #[derive(Debug)]
 pub(crate) struct Tombstones {
-    /// By the epoch in which they were noted, and a number.
-    list: SkipMap<(u64, u64), Tombstone>,
-    noted: AtomicU64,
+    /// With the epoch in which each was noted.
+    own: PerSlot<Mutex<VecDeque<(u64, Tombstone)>>>,
+    /// In the lists of all slots.
+    own_count: AtomicUsize,
+    /// By the epoch in which each was noted, and a number.
+    shared: SkipMap<(u64, u64), Tombstone>,
+    shared_so_far: AtomicU64,
 }
 
 impl Tombstones {
-    pub fn new() -> Self {
-        Self { list: SkipMap::new(), noted: AtomicU64::new(0) }
-    }
-
-    /// Notes a tombstone that the thread has written.
-    pub fn note<D: Domain>(&self, guard: &Guard<'_, D>, (map, key): (u64, &[u8]), stamp: Stamp) {
-        let stamp = stamp.removed_if(true);
-        self.give_back(guard, Tombstone { map, key: key.to_vec(), stamp });
-    }
-
-    /// Notes a settled tombstone that a scan has passed, unless there are many.
-    pub fn note_passed<D: Domain>(&self, guard: &Guard<'_, D>, place: (u64, &[u8]), stamp: Stamp) {
-        if self.list.len() < MOST_OF_SCANS {
-            self.note(guard, place, stamp);
+    pub fn new<D: Domain>(pool: &Pool<D>) -> Self {
+        Self {
+            own: pool.per_slot(),
+            own_count: AtomicUsize::new(0),
+            shared: SkipMap::new(),
+            shared_so_far: AtomicU64::new(0),
         }
     }
 
-    /// Notes a tombstone that could not be removed.
-    pub fn give_back<D: Domain>(&self, guard: &Guard<'_, D>, tombstone: Tombstone) {
+    /// Changes the list of the thread's slot. No other thread does, so it is never locked.
+    fn change<R: Default>(
+        &self,
+        slot: usize,
+        change: impl FnOnce(&mut VecDeque<(u64, Tombstone)>) -> R,
+    ) -> R {
+        let mut list = match self.own.get(slot).try_lock() {
+            Ok(list) => list,
+            // Each change of the list is whole.
+            Err(TryLockError::Poisoned(list)) => list.into_inner(),
+            Err(TryLockError::WouldBlock) => return R::default(),
+        };
+        let before = list.len();
+        let changed = change(&mut list);
+        if list.len() != before {
+            // Relaxed: a thread always sees what it has added itself.
+            self.own_count.fetch_add(list.len().wrapping_sub(before), Ordering::Relaxed);
+        }
+        changed
+    }
+
+    /// Notes the tombstone of a removal that the thread has committed.
+    pub fn note<D: Domain>(&self, guard: &Guard<'_, D>, tombstone: Tombstone) {
+        let epoch = guard.unlink_epoch();
+        self.change(guard.slot(), |list| list.push_back((epoch, tombstone)));
+    }
+
+    /// Notes a tombstone for whichever thread commits next.
+    pub fn share<D: Domain>(&self, guard: &Guard<'_, D>, tombstone: Tombstone) {
         let epoch = guard.unlink_epoch();
         // Relaxed: it only tells those of one epoch apart.
-        let number = self.noted.fetch_add(1, Ordering::Relaxed);
+        let number = self.shared_so_far.fetch_add(1, Ordering::Relaxed);
         D::observe_process_memory();
-        self.list.insert((epoch, number), tombstone);
+        self.shared.insert((epoch, number), tombstone);
+    }
+
+    /// Notes a settled tombstone that a scan has passed, unless there are many.
+    pub fn share_passed<D: Domain>(&self, guard: &Guard<'_, D>, tombstone: Tombstone) {
+        if self.shared.len() < MOST_OF_SCANS {
+            self.share(guard, tombstone);
+        }
     }
 
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
-        self.list.is_empty()
+        self.own_count.load(Ordering::Relaxed) == 0 && self.shared.is_empty()
     }
 
-    /// Takes some tombstones that may be removed from their indexes: their removals have an LSN up
-    /// to `last_lsn`.
+    /// Some tombstones of the thread's slot and of the shared list that may be removed from their
+    /// indexes: their removals have an LSN up to `last_lsn`.
     pub fn take_ripe<D: Domain>(&self, guard: &Guard<'_, D>, last_lsn: u64) -> Vec<Tombstone> {
-        let len = self.list.len();
-        let take = |is_first: bool| {
-            D::observe_process_memory();
-            let oldest = self.list.front()?;
-            let (epoch, _) = *oldest.key();
-            if is_first && len > LONG_LIST {
-                // Raises the epoch.
-                guard.is_ripe(epoch);
-            }
+        let is_ripe = |epoch: u64, tombstone: &Tombstone| {
             let has_left =
                 guard.pool().may_be_reused_since(epoch) || mutant!("tc-tombstone-without-grace");
             let is_durable =
-                oldest.value().stamp.lsn() <= last_lsn || mutant!("tc-tombstone-removed-undurable");
-            // Else another thread has taken it, and takes those behind it too.
-            let is_taken = has_left && is_durable && oldest.remove();
-            is_taken.then(|| oldest.value().clone())
+                tombstone.stamp.lsn() <= last_lsn || mutant!("tc-tombstone-removed-undurable");
+            has_left && is_durable
         };
-        let most = REMOVED_AT_ONCE.max(len / 8);
-        (0..most).map_while(|number| take(number == 0)).collect()
+        let mut ripe = self.change(guard.slot(), |list| {
+            let (len, oldest) = (list.len(), list.front().map(|&(epoch, _)| epoch));
+            let most = may_take(guard, len, oldest);
+            let ripe = list.iter().take(most).take_while(|(epoch, noted)| is_ripe(*epoch, noted));
+            let count = ripe.count();
+            list.drain(..count).map(|(_, tombstone)| tombstone).collect::<Vec<_>>()
+        });
+        if !self.shared.is_empty() {
+            let oldest = self.shared.front().map(|oldest| oldest.key().0);
+            let take = || {
+                D::observe_process_memory();
+                let oldest = self.shared.front()?;
+                // If another thread takes it, it takes those behind it too.
+                let is_taken = is_ripe(oldest.key().0, oldest.value()) && oldest.remove();
+                is_taken.then(|| oldest.value().clone())
+            };
+            let most = may_take(guard, self.shared.len(), oldest);
+            ripe.extend(std::iter::from_fn(take).take(most));
+        }
+        ripe
     }
+}
+
+/// How many tombstones a commit may take of a list with so many. Raises the epoch, if it is long.
+fn may_take<D: Domain>(guard: &Guard<'_, D>, len: usize, oldest: Option<u64>) -> usize {
+    if let Some(epoch) = oldest.filter(|_| len > LONG_LIST) {
+        guard.is_ripe(epoch);
+    }
+    REMOVED_AT_ONCE.max(len / 8)
 }

@@ -19,7 +19,7 @@ over_each_index!(Stopped:
     a_commit_that_goes_on_after_all_was_settled_leaves_nothing_else,
     a_late_install_comes_to_nothing,
     a_key_is_not_absent_while_a_late_install_may_come,
-    others_remove_the_tombstone_of_a_thread_that_commits_no_more,
+    a_tombstone_that_a_scan_has_passed_is_removed_by_the_commits_of_others,
     a_version_that_replaces_a_failed_one_stays,
     a_read_makes_a_decision_durable_until_it_is_settled,
 );
@@ -226,17 +226,29 @@ fn a_version_that_replaces_a_failed_one_stays<D: Domain>(kind: Kind<D>) {
     }
 }
 
-fn others_remove_the_tombstone_of_a_thread_that_commits_no_more<D: Domain>(kind: Kind<D>) {
+/// A thread scans, and commits nothing. The one that has removed the key commits nothing more.
+fn a_tombstone_that_a_scan_has_passed_is_removed_by_the_commits_of_others<D: Domain>(
+    kind: Kind<D>,
+) {
     let component = anonymous(kind);
-    let barrier = Barrier::new(2);
+    let barrier = Barrier::new(3);
     let raw = thread::scope(|scope| {
         scope.spawn(|| {
             commit(&component, &[(0, b"n", Some(b"1"))]).expect("commits");
             commit(&component, &[(0, b"n", None)]).expect("commits");
+            component.settle().expect("settles");
             barrier.wait();
-            // It keeps its slot meanwhile.
+            // It keeps its slot meanwhile, like the other one.
+            barrier.wait();
             barrier.wait();
         });
+        scope.spawn(|| {
+            barrier.wait();
+            dump(&component);
+            barrier.wait();
+            barrier.wait();
+        });
+        barrier.wait();
         barrier.wait();
         churn(&component);
         let raw = component.maps().map(0).expect("the map").get(b"n");
