@@ -406,3 +406,6 @@ impl<'op, D: Domain, M: Maps> Call<'op, '_, D, M> {
         true
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -31,8 +31,9 @@
 //! Each slot of the pool's participants has a list of the removals that the thread in the slot has
 //! committed. Only that thread uses it, at its commits, so no thread waits for another. All other
 //! tombstones are in one shared list, in the order of epochs, from which each commit removes some:
-//! whoever has settled, taken back or scanned may never commit. A crash loses the lists, and a thread
-//! that commits no more leaves its own. A scan that passes a settled tombstone notes it again.
+//! whoever has settled, taken back or scanned may never commit. A crash loses the lists, and a
+//! thread that commits no more leaves its own. A scan that passes a settled tombstone notes it
+//! again.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};

@@ -1,10 +1,12 @@
 //! Writes of a transactional map, each of which pauses before each of its writes to the pool.
 
+use std::cell::Cell;
 use std::sync::Arc;
 
 use pando_index::{Error, RangeIndex, Result};
 use pando_pmem::Domain;
 use pando_pmem::testing::Paused;
+use pando_pmem::testing::refusal::{Resource, refuse};
 use pando_tc::{SnapshotOptions, TransactionalMap};
 
 use crate::common::{Component, Kind, TwoMaps, anonymous, check, churn, commit};
@@ -13,6 +15,7 @@ use crate::over_each_index;
 over_each_index!(Stopped:
     a_write_that_pauses_takes_place_once,
     a_write_that_others_have_completed_takes_place_once,
+    a_write_that_others_have_no_room_to_complete_takes_place,
     a_snapshot_beside_a_write_that_pauses_shows_one_moment,
     a_write_that_was_seen_stays,
     a_write_never_builds_on_a_version_that_fails,
@@ -118,6 +121,33 @@ pub fn a_write_that_others_have_completed_takes_place_once<D: Domain>(kind: Kind
         churn(component);
         assert_eq!(get(), op.after(), "{op:?}");
     });
+}
+
+/// Others get no room to complete it, or to take it back, and get room later.
+pub fn a_write_that_others_have_no_room_to_complete_takes_place<D: Domain>(kind: Kind<D>) {
+    let refused = Cell::new(0);
+    each_pause(kind, |op, component, map, late| {
+        let get = || map.get(op.key()).expect("reads");
+        let mut seen = get();
+        let mut look = || {
+            let found = get();
+            assert!(found == seen || found == op.after(), "{op:?}: {found:?} behind {seen:?}");
+            seen = found;
+        };
+        let (settled, _) = refuse(Resource::Block, 0, u64::MAX, || component.settle());
+        if let Err(error) = settled {
+            assert!(error.to_string().contains("the pool is full"), "{op:?}: {error}");
+            refused.set(refused.get() + 1);
+        }
+        look();
+        component.settle().expect("settles");
+        look();
+        late.resume().expect("it is alone at its key");
+        assert_eq!(get(), op.after(), "{op:?}");
+        component.settle().expect("settles");
+        assert_eq!(get(), op.after(), "{op:?}");
+    });
+    assert!(refused.get() > 0, "there was always room");
 }
 
 /// A snapshot is taken meanwhile. What it shows stays when the write goes on, and another one
