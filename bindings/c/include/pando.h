@@ -967,7 +967,7 @@ struct pando_error *pando_pool_write_image(const struct pando_pool *pool);
 
 /**
  * Copies all commits so far into the new directory to. lsn may be NULL; it gets the log sequence
- * number of the newest of them.
+ * number of the newest of them. Of a store it is an error.
  */
 struct pando_error *pando_pool_backup(const struct pando_pool *pool, const char *to, uint64_t *lsn);
 

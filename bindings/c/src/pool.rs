@@ -218,7 +218,7 @@ pub extern "C" fn pando_pool_write_image(pool: *const pando_pool) -> *mut pando_
 }
 
 /// Copies all commits so far into the new directory to. lsn may be NULL; it gets the log sequence
-/// number of the newest of them.
+/// number of the newest of them. Of a store it is an error.
 #[unsafe(no_mangle)]
 pub extern "C" fn pando_pool_backup(
     pool: *const pando_pool,

@@ -334,7 +334,7 @@ impl PyPool {
     }
 
     /// Copies all commits so far into the new directory `to`, and returns the log sequence number
-    /// of the newest of them.
+    /// of the newest of them. Of a store it is an error.
     fn backup(&self, py: Python<'_>, to: PathBuf) -> PyResult<u64> {
         self.long(py, |pool| pool.backup(&to))
     }

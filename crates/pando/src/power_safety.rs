@@ -99,7 +99,8 @@ impl Pool {
     ///
     /// # Errors
     ///
-    /// [`Error::NoLog`], [`Error::AppliedNotDurable`]; otherwise as [`LogFiles::backup`].
+    /// [`Error::NoLog`], [`Error::NotInAStore`], [`Error::AppliedNotDurable`]; otherwise as
+    /// [`LogFiles::backup`].
     ///
     /// ```
     /// use pando::{MapOptions, Pool, PoolOptions};
@@ -116,9 +117,9 @@ impl Pool {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn backup(&self, to: impl AsRef<Path>) -> Result<u64, Error> {
+        let log = self.shared().engine.log_to_copy()?;
         self.sync()?;
-        let log = self.shared().engine.log_stat()?.ok_or(Error::NoLog)?;
-        LogFiles::at(log.path).backup(to)
+        LogFiles::at(log).backup(to)
     }
 
     /// Creates a pool at `path` from a backup, with a new log in the directory that `options` name.

@@ -26,7 +26,9 @@ use crate::{Error, Pool, PoolOptions, engine};
 ///
 /// * An operation that needs a page that is not in memory waits for the disk. A thread that finds
 ///   the memory full writes and evicts pages.
-/// * [`Pool::salvage`], [`Pool::compact`] and [`Pool::drop_slot`] return [`Error::NotInAStore`].
+/// * [`Pool::salvage`], [`Pool::compact`], [`Pool::drop_slot`] and [`Pool::backup`] return
+///   [`Error::NotInAStore`]. [`Snapshot::dump`](crate::Snapshot::dump) reads all maps as of one
+///   instant, and the directory of a closed store can be copied.
 /// * A store opens with a damaged page. If names of maps are in it, these maps are listed by number
 ///   ([`MapInfo::damage`](crate::MapInfo::damage)). [`Pool::salvage_slot`] copies what can be read
 ///   of a map, by its number.

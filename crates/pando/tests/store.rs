@@ -108,6 +108,11 @@ fn a_store_says_what_it_cannot_do() {
     }
     let refused = store.salvage("main", |_, _| ()).expect_err("not in a store");
     assert!(matches!(refused, Error::NotInAStore { .. }), "{refused}");
+    let backup = folder.path().join("backup");
+    let refused = store.backup(&backup).expect_err("its log alone is no backup");
+    assert!(matches!(refused, Error::NotInAStore { .. }), "{refused}");
+    assert!(refused.to_string().contains("copy its whole directory"), "{refused}");
+    assert!(!backup.exists());
     drop(map);
     store.drop_map("main").expect("dropped");
     assert_eq!(store.maps().expect("reads"), []);

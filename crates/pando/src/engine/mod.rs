@@ -26,6 +26,7 @@ mod stored;
 mod superblock;
 mod transactional;
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use pando_index::RangeIndex;
@@ -75,6 +76,9 @@ pub(crate) trait Engine: Send + Sync {
 
     /// The figures of the log; `None` if there is none.
     fn log_stat(&self) -> Result<Option<LogStat>, Error>;
+
+    /// The directory of the log, for a backup that is a copy of its files.
+    fn log_to_copy(&self) -> Result<PathBuf, Error>;
 
     /// Writes an image of the transactional maps into the directory of the log, and releases the
     /// part of the log that is not needed any more.

@@ -1,6 +1,6 @@
 //! The engine on a pool of persistent memory, for one persistence domain.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
@@ -481,6 +481,10 @@ impl<D: Domain> Engine for Pooled<D> {
 
     fn log_stat(&self) -> Result<Option<LogStat>, Error> {
         self.transactions.log_stat()
+    }
+
+    fn log_to_copy(&self) -> Result<PathBuf, Error> {
+        self.log_stat()?.map(|log| log.path).ok_or(Error::NoLog)
     }
 
     fn write_image(&self) -> Result<(), Error> {

@@ -182,6 +182,14 @@ impl Engine for Stored {
         }))
     }
 
+    /// Without the pages the log is no backup: it has only the newest commits, and no list of maps.
+    fn log_to_copy(&self) -> Result<PathBuf, Error> {
+        Self::not_here(
+            "backed up in this way: close it and copy its whole directory, or write the records of \
+             its maps to files (Snapshot::dump, or `pando dump`)",
+        )
+    }
+
     fn write_image(&self) -> Result<(), Error> {
         self.store.checkpoint().map_err(Error::of_store)
     }
