@@ -1,6 +1,6 @@
 //! A store by the public API: the same maps as a pool's, larger than memory.
 
-use pando::{Acknowledge, Error, Isolation, MapOptions, PoolOptions, Store, StoreFiles};
+use pando::{Acknowledge, Error, Isolation, MapOptions, Pool, PoolOptions, Store, StoreFiles};
 
 const MEMORY_BYTES: u64 = 16 << 20;
 
@@ -222,4 +222,26 @@ fn a_store_that_is_open_for_reading_alone_refuses_writes() {
         read.close().expect("nothing to write");
         other.close().expect("nothing to write");
     }
+}
+
+/// A log without a list of maps: no pool has one, and a store has no other.
+#[test]
+fn commits_that_belong_to_no_map_are_an_error_and_no_empty_pool() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let opened = store(&folder);
+    opened.map("trees").expect("created").insert(b"ash", b"1").expect("inserted");
+    opened.sync().expect("durable");
+    drop(opened);
+    let (log, pool) = (folder.path().join("store/log"), folder.path().join("grove.pool"));
+    let restored =
+        Pool::restore(&log, &pool, &PoolOptions::new().log(folder.path().join("grove.log")));
+    let rebuilt = Pool::open(&pool, &PoolOptions::new().log(&log));
+    for refused in [restored, rebuilt] {
+        let refused = refused.expect_err("a pool without its maps");
+        assert!(matches!(&refused, Error::LogDamaged { path, .. } if *path == log), "{refused}");
+        assert!(refused.to_string().contains("belong to no map"), "{refused}");
+        assert!(!pool.exists());
+    }
+    let trees = store(&folder).open_map("trees").expect("it is there");
+    assert_eq!(trees.get(b"ash").expect("reads").as_deref(), Some(&b"1"[..]));
 }

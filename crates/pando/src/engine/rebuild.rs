@@ -75,6 +75,18 @@ pub(super) fn rebuild<D: Domain>(
         replayed => replayed,
     };
     let (mut building, (recovered, replayed)) = replayed?;
+    if building.begun.is_none() && replayed.commits > 0 {
+        // Each map of a pool is in a list before its first commit, in the image or in the log.
+        return Err(Error::LogDamaged {
+            path: source.path().into(),
+            cause: format!(
+                "the {} commits of the log in {} belong to no map, so no pool was made of them: is \
+                 it the log of a store?",
+                replayed.commits,
+                source.path()
+            ),
+        });
+    }
     // A log without any record.
     building.begin(None)?;
     let Building { begun, indexes, version, .. } = building;
