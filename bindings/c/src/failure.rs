@@ -148,6 +148,7 @@ fn code_of(error: &Error) -> Code {
         | Error::KeysOutOfOrder { .. }
         | Error::LogDamaged { .. }
         | Error::LogForeign { .. }
+        | Error::LogOfStore { .. }
         | Error::LogIsOnlyCopy { .. } => Code::Damaged,
         Error::PoolFull { .. }
         | Error::FileSystemFull { .. }

@@ -101,6 +101,7 @@ fn class_of(error: &Error) -> &'static str {
         | Error::KeysOutOfOrder { .. }
         | Error::LogDamaged { .. }
         | Error::LogForeign { .. }
+        | Error::LogOfStore { .. }
         | Error::LogIsOnlyCopy { .. } => "DamagedError",
         Error::PoolFull { .. }
         | Error::FileSystemFull { .. }

@@ -133,6 +133,7 @@ impl Error {
             Log::Foreign { ref path, .. } | Log::OlderPool { ref path, .. } => {
                 Self::LogForeign { path: path.into(), cause: error.to_string() }
             }
+            Log::OfStore { path } => Self::LogOfStore { path: path.into() },
             Log::Damaged { ref path, .. }
             | Log::Missing { ref path, .. }
             | Log::NotALog { ref path }

@@ -463,6 +463,17 @@ pub enum Error {
         /// What differs, and the remedy.
         cause: String,
     },
+    /// The log belongs to a [`Store`](crate::Store), and is of no use without the store's pages.
+    /// Nothing was changed.
+    #[error(
+        "the log in {} is that of a store; open this store (Store::open, or `--store`), or name the \
+         directory of the pool's log",
+        path.display()
+    )]
+    LogOfStore {
+        /// The directory of the log.
+        path: PathBuf,
+    },
     /// The log, or its part in the pool, is damaged, or all or a part of it is missing.
     #[error("{cause}")]
     LogDamaged {

@@ -82,7 +82,9 @@ impl LogFiles {
     }
 
     pub(crate) fn open(&self) -> Result<Disk, Error> {
-        Disk::open(&self.path).map_err(Error::of_device)
+        let disk = Disk::open(&self.path).map_err(Error::of_device)?;
+        pando_log::refuse_log_of_store(&disk).map_err(pando_tc::Error::from)?;
+        Ok(disk)
     }
 
     /// Reads the whole log, as a recovery would, and returns its content. While its pool is in use,
@@ -91,7 +93,7 @@ impl LogFiles {
     /// # Errors
     ///
     /// [`Error::LogDamaged`]: something is missing or damaged, and a recovery would fail;
-    /// [`Error::Log`].
+    /// [`Error::LogOfStore`], [`Error::Log`].
     ///
     /// ```
     /// use pando::{LogFiles, MapOptions, Pool, PoolOptions};
@@ -126,7 +128,7 @@ impl LogFiles {
     /// # Errors
     ///
     /// [`Error::LogDamaged`]; [`Error::LogNotEmpty`] if `to` has a log or a backup already, which
-    /// stays as it is; [`Error::Log`]. Then `to` has no new backup.
+    /// stays as it is; [`Error::LogOfStore`]; [`Error::Log`]. Then `to` has no new backup.
     pub fn backup(&self, to: impl AsRef<Path>) -> Result<u64, Error> {
         let (from, to) = (self.open()?, to.as_ref());
         let to = Disk::open_or_create(to).map_err(Error::of_device)?;

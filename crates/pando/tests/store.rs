@@ -1,6 +1,12 @@
 //! A store by the public API: the same maps as a pool's, larger than memory.
 
-use pando::{Acknowledge, Error, Isolation, MapOptions, Pool, PoolOptions, Store, StoreFiles};
+use std::path::Path;
+
+use pando::{
+    Acknowledge, Error, Isolation, LogFiles, MapOptions, Pool, PoolOptions, Store, StoreFiles,
+};
+use pando_device::Disk;
+use pando_log::{LogOptions, create_files};
 
 const MEMORY_BYTES: u64 = 16 << 20;
 
@@ -224,7 +230,61 @@ fn a_store_that_is_open_for_reading_alone_refuses_writes() {
     }
 }
 
-/// A log without a list of maps: no pool has one, and a store has no other.
+/// The manifest of the log in this directory, as an earlier version has written it: it does not
+/// say that the log is that of a store.
+fn write_manifest_of_earlier_version(log: &Path) {
+    let manifest = std::fs::read(log.join("manifest")).expect("a manifest");
+    let id = |at: usize| u128::from_le_bytes(*manifest[at..].first_chunk().expect("whole"));
+    let segment_bytes = u64::from_le_bytes(*manifest[56..].first_chunk().expect("whole"));
+    let earlier = tempfile::tempdir_in(log.parent().expect("a folder")).expect("a folder");
+    let disk = Disk::open(earlier.path()).expect("a directory");
+    let options = LogOptions { segment_bytes, ..LogOptions::default() };
+    create_files(&disk, id(16), (id(32), 0), options).expect("created");
+    std::fs::rename(earlier.path().join("proposal"), log.join("manifest")).expect("renamed");
+}
+
+/// While the store is open, and after it was closed.
+#[test]
+fn a_pool_refuses_the_log_of_a_store() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name);
+    let log = path("store/log");
+    Pool::create(path("other.pool"), &PoolOptions::new().log(path("other.log"))).expect("a pool");
+    let opened = store(&folder);
+    opened.map("trees").expect("created").insert(b"ash", b"1").expect("inserted");
+    opened.sync().expect("durable");
+    let mut open = Some(opened);
+    for _ in 0..2 {
+        let manifest = std::fs::read(log.join("manifest")).expect("a manifest");
+        let options = PoolOptions::new().log(&log);
+        let refused: [Result<(), Error>; 7] = [
+            Pool::create(path("grove.pool"), &options).map(drop),
+            Pool::open(path("grove.pool"), &options).map(drop),
+            Pool::restore(path("other.log"), path("grove.pool"), &options).map(drop),
+            Pool::restore(&log, path("grove.pool"), &PoolOptions::new().log(path("grove.log")))
+                .map(drop),
+            Pool::reset_log(path("other.pool"), &options).map(drop),
+            LogFiles::at(&log).verify().map(drop),
+            LogFiles::at(&log).backup(path("backup")).map(drop),
+        ];
+        for (number, refused) in refused.into_iter().enumerate() {
+            let refused = refused.expect_err("the log of a store");
+            let names_it = matches!(&refused, Error::LogOfStore { path } if *path == log);
+            assert!(names_it, "{number}: {refused}");
+        }
+        assert!(!path("grove.pool").exists() && !path("backup").exists());
+        assert_eq!(std::fs::read(log.join("manifest")).expect("a manifest"), manifest);
+        if let Some(opened) = open.take() {
+            opened.close().expect("durable");
+        }
+    }
+    let trees = store(&folder).open_map("trees").expect("it is there");
+    assert_eq!(trees.get(b"ash").expect("reads").as_deref(), Some(&b"1"[..]));
+    Pool::open(path("other.pool"), &PoolOptions::new()).expect("it has its log");
+}
+
+/// A log without a list of maps: no pool has one, and a store has no other. This one does not say
+/// that it is that of a store.
 #[test]
 fn commits_that_belong_to_no_map_are_an_error_and_no_empty_pool() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -232,6 +292,7 @@ fn commits_that_belong_to_no_map_are_an_error_and_no_empty_pool() {
     opened.map("trees").expect("created").insert(b"ash", b"1").expect("inserted");
     opened.sync().expect("durable");
     drop(opened);
+    write_manifest_of_earlier_version(&folder.path().join("store/log"));
     let (log, pool) = (folder.path().join("store/log"), folder.path().join("grove.pool"));
     let restored =
         Pool::restore(&log, &pool, &PoolOptions::new().log(folder.path().join("grove.log")));

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use pando_device::{Directory, DirectoryLock, Disk};
-use pando_log::{check_owner, log_id_of};
+use pando_log::{check_owner, log_id_of, refuse_log_of_store};
 
 use super::superblock::read_superblock;
 use crate::Error;
@@ -72,6 +72,8 @@ impl LogDirectory {
             cause,
         })?;
         let disk = Disk::open(&path).map_err(Error::of_device)?;
+        // Before the lock: a store that is open holds it, and the error is to name the store.
+        refuse_log_of_store(&disk).map_err(pando_tc::Error::from)?;
         let lock = disk.lock().map_err(Error::of_device)?;
         let lock = lock.ok_or_else(|| Error::LogBusy { path: path.clone() })?;
         Ok(Self { disk: Arc::new(disk), path, _lock: Some(lock) })

@@ -81,6 +81,15 @@ pub enum Error {
         /// What the pool has.
         expected: u128,
     },
+    /// The log belongs to a store, and not to a pool.
+    #[error(
+        "the log in {path} is that of a store; open this store (`--store`), or name the directory of \
+         the pool's log"
+    )]
+    OfStore {
+        /// The log's directory.
+        path: String,
+    },
     /// The log goes on behind the newest record of the pool.
     #[error(
         "the pool ends at LSN {lsn}, and its log in {path} continues: the pool's file is an older \

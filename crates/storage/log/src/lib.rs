@@ -103,7 +103,10 @@ pub use block::checksum;
 pub use control::CONTROL_BYTES;
 pub use error::{Error, Result};
 pub use log::{Log, LogOptions, Settle};
+pub use manifest::Owner;
 pub use record::{Appended, MAX_RECORD_BYTES, Record, Status};
-pub use recovery::{Recovered, check_owner, copy, log_id_of, recover};
+pub use recovery::{
+    Recovered, check_owner, copy, log_id_of, owner_of, recover, refuse_log_of_store,
+};
 pub use replace::{adopt, create_files};
 pub use segments::create_unnamed;

@@ -11,7 +11,7 @@ use crate::block::{BLOCK_ALIGN, HEADER_BYTES, WANTED_BYTES, padded};
 use crate::control::{ARENAS, Control, Seal, Start, WRITERS};
 use crate::error::{Error, Result};
 use crate::leadership::Leadership;
-use crate::manifest::{FIRST_GENERATION, Manifest, SEGMENT_BYTES};
+use crate::manifest::{FIRST_GENERATION, Manifest, Owner, SEGMENT_BYTES};
 use crate::record::{MAX_RECORD_BYTES, Record, Status};
 use crate::recovery::Recovered;
 use crate::segments::Segments;
@@ -44,11 +44,14 @@ pub struct LogOptions {
     /// Bytes of records that may wait in the pool for the disk: 64 KiB to 32 MiB; 32 MiB by
     /// default.
     pub tail_bytes: u64,
+    /// Whose log it is; a pool's by default. A pool refuses the log of a store. A store looks by
+    /// [`owner_of`](crate::owner_of), and each new manifest of its log says that it is a store's.
+    pub owner: Owner,
 }
 
 impl Default for LogOptions {
     fn default() -> Self {
-        Self { segment_bytes: 64 << 20, tail_bytes: 32 << 20 }
+        Self { segment_bytes: 64 << 20, tail_bytes: 32 << 20, owner: Owner::Pool }
     }
 }
 
@@ -118,8 +121,8 @@ impl<D: Domain> Log<D> {
         (log_id, after_lsn): (u128, u64),
         options: LogOptions,
     ) -> Result<Self> {
-        let LogOptions { segment_bytes, .. } = options.check()?;
-        Manifest::of_new(pool.pool_id(), (log_id, after_lsn), segment_bytes)
+        let LogOptions { segment_bytes, owner, .. } = options.check()?;
+        Manifest::of_new(pool.pool_id(), (log_id, after_lsn), (owner, segment_bytes))
             .create(directory.as_ref())?;
         let start = Start { lsn: after_lsn, ..Start::default() };
         Self::begin(&pool, name_off, (log_id, FIRST_GENERATION), start, 0)?;
@@ -142,9 +145,11 @@ impl<D: Domain> Log<D> {
         former_pool_id: u128,
         options: LogOptions,
     ) -> Result<Self> {
-        options.check()?;
-        recovered.secure(directory.as_ref())?;
+        let LogOptions { owner, .. } = options.check()?;
         let manifest = recovered.next_manifest(pool.pool_id(), former_pool_id);
+        manifest.check_owner(owner, directory.as_ref())?;
+        recovered.secure(directory.as_ref())?;
+        let manifest = Manifest { owner, ..manifest };
         manifest.store(directory.as_ref())?;
         let name = (manifest.log_id, manifest.generation);
         Self::begin(&pool, name_off, name, recovered.start(), 0)?;
@@ -233,6 +238,7 @@ impl<D: Domain> Log<D> {
         let control_off = Self::checked_control(&pool, name_off)?;
         let control = Control::new(&pool, control_off);
         let mut manifest = Manifest::load(directory.as_ref())?;
+        manifest.check_owner(options.owner, directory.as_ref())?;
         let pairs = [
             ("the pool", manifest.pool_id, pool.pool_id()),
             ("the log", manifest.log_id, control.log_id()),
@@ -263,6 +269,7 @@ impl<D: Domain> Log<D> {
             control.failed().flush();
             D::fence();
             manifest.generation += 1;
+            manifest.owner = options.owner;
             manifest.store(directory.as_ref())?;
         }
         let Manifest { log_id, generation, segment_bytes, .. } = manifest;

@@ -1,14 +1,18 @@
-//! The manifest: which pool a log belongs to.
+//! The manifest: which pool or store a log belongs to.
 //!
 //! ```text
 //! byte      0        8        16       24       32       40       48       56
 //! 0         magic    crc      pool id           log id            generat. segment
-//! 64        former pool id    after    zero
+//! 64        former pool id    after    owner
 //! ```
 //!
 //! `crc` is the CRC-32 of all bytes, with itself taken as zero; `segment` the bytes of a segment.
 //! `after` is the LSN before the first record of the log. The former pool is the one that the pool
 //! replaces; zero once the pool has its name.
+//!
+//! `owner` is 0 if the log belongs to a pool, and 1 if it belongs to a store, whose pool has only
+//! the tail. The log of a store that an earlier version has created has 0 until its next manifest.
+//! So a pool refuses 1; and a store takes 0 only if its pages name this log.
 //!
 //! The manifest changes as a whole: a new file is written, synced, and put in the place of the old
 //! one by a rename, whose directory is then synced. A crash leaves the old manifest or the new one.
@@ -34,6 +38,37 @@ pub(crate) const SEGMENT_BYTES: RangeInclusive<u64> = 64 << 10..=1 << 30;
 /// The generation of a new log.
 pub(crate) const FIRST_GENERATION: u64 = 1;
 const CRC_AT: usize = 8;
+const AFTER_AT: usize = 80;
+const OWNER_AT: usize = 88;
+// No byte of a manifest is without a meaning.
+const _: () = assert!(AFTER_AT + 8 == OWNER_AT && OWNER_AT + 8 == BYTES);
+
+/// Whose log it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Owner {
+    /// A pool's: the log has commits to its maps, and lists of these maps.
+    #[default]
+    Pool,
+    /// A store's: without the store's pages the log is of no use.
+    Store,
+}
+
+impl Owner {
+    fn encode(self) -> u64 {
+        match self {
+            Self::Pool => 0,
+            Self::Store => 1,
+        }
+    }
+
+    fn decode(word: u64) -> Option<Self> {
+        match word {
+            0 => Some(Self::Pool),
+            1 => Some(Self::Store),
+            _ => None,
+        }
+    }
+}
 
 /// What a manifest says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,6 +84,7 @@ pub(crate) struct Manifest {
     pub former_pool_id: u128,
     /// The LSN before the first record of the log.
     pub after_lsn: u64,
+    pub owner: Owner,
 }
 
 fn checksum(bytes: &[u8; BYTES]) -> u64 {
@@ -67,7 +103,8 @@ impl Manifest {
         bytes[48..56].copy_from_slice(&self.generation.to_le_bytes());
         bytes[56..64].copy_from_slice(&self.segment_bytes.to_le_bytes());
         bytes[64..80].copy_from_slice(&self.former_pool_id.to_le_bytes());
-        bytes[80..88].copy_from_slice(&self.after_lsn.to_le_bytes());
+        bytes[AFTER_AT..OWNER_AT].copy_from_slice(&self.after_lsn.to_le_bytes());
+        bytes[OWNER_AT..].copy_from_slice(&self.owner.encode().to_le_bytes());
         let crc = checksum(&bytes);
         bytes[CRC_AT..CRC_AT + 8].copy_from_slice(&crc.to_le_bytes());
         bytes
@@ -88,14 +125,27 @@ impl Manifest {
             generation: word(48)?,
             segment_bytes,
             former_pool_id: id(64)?,
-            after_lsn: word(80)?,
+            after_lsn: word(AFTER_AT)?,
+            owner: Owner::decode(word(OWNER_AT)?)?,
         })
     }
 
     /// The manifest of a new log.
-    pub fn of_new(pool_id: u128, (log_id, after_lsn): (u128, u64), segment_bytes: u64) -> Self {
+    pub fn of_new(
+        pool_id: u128,
+        (log_id, after_lsn): (u128, u64),
+        (owner, segment_bytes): (Owner, u64),
+    ) -> Self {
         let (generation, former_pool_id) = (FIRST_GENERATION, 0);
-        Self { pool_id, log_id, generation, segment_bytes, former_pool_id, after_lsn }
+        Self { pool_id, log_id, generation, segment_bytes, former_pool_id, after_lsn, owner }
+    }
+
+    /// Refuses to let a pool use the log of a store, which is in `directory`.
+    pub fn check_owner(&self, user: Owner, directory: &dyn Directory) -> Result<()> {
+        match (self.owner, user) {
+            (Owner::Store, Owner::Pool) => Err(Error::OfStore { path: directory.path() }),
+            _ => Ok(()),
+        }
     }
 
     /// Makes `directory` the new log of this manifest, durably. It has no files of another log;
@@ -211,25 +261,46 @@ mod tests {
     fn example() -> Manifest {
         let (pool_id, log_id) = (7 << 70 | 1, 9 << 80 | 2);
         let (former_pool_id, after_lsn) = (5 << 90 | 4, 640);
-        let (generation, segment_bytes) = (3, 1 << 20);
-        Manifest { pool_id, log_id, generation, segment_bytes, former_pool_id, after_lsn }
+        let (generation, segment_bytes, owner) = (3, 1 << 20, Owner::Pool);
+        Manifest { pool_id, log_id, generation, segment_bytes, former_pool_id, after_lsn, owner }
+    }
+
+    fn of_store() -> Manifest {
+        Manifest { owner: Owner::Store, ..example() }
     }
 
     /// Fails on any change of the format: then the magic number must change with it.
     #[test]
     fn golden_manifest() {
         assert_eq!(crc32fast::hash(&example().encode()), GOLDEN, "the format changed");
+        let bytes = of_store().encode();
+        assert_eq!(bytes[88..], 1_u64.to_le_bytes(), "the format changed");
+        assert_eq!(bytes[16..88], example().encode()[16..88], "the format changed");
     }
     const GOLDEN: u32 = 486_399_098;
 
     #[test]
     fn any_flipped_bit_of_a_manifest_is_found() {
-        let bytes = example().encode();
-        assert_eq!(Manifest::decode(&bytes), Some(example()));
-        for bit in 0..BYTES * 8 {
-            let mut damaged = bytes;
-            damaged[bit / 8] ^= 1 << (bit % 8);
-            assert_eq!(Manifest::decode(&damaged), None, "bit {bit}");
+        for manifest in [example(), of_store()] {
+            let bytes = manifest.encode();
+            assert_eq!(Manifest::decode(&bytes), Some(manifest));
+            for bit in 0..BYTES * 8 {
+                let mut damaged = bytes;
+                damaged[bit / 8] ^= 1 << (bit % 8);
+                assert_eq!(Manifest::decode(&damaged), None, "bit {bit}");
+            }
+        }
+    }
+
+    /// A manifest with a right checksum and an owner that no version has written.
+    #[test]
+    fn an_unknown_owner_is_refused() {
+        for owner in [2_u64, 1 << 32, u64::MAX] {
+            let mut bytes = example().encode();
+            bytes[OWNER_AT..].copy_from_slice(&owner.to_le_bytes());
+            let crc = checksum(&bytes);
+            bytes[CRC_AT..CRC_AT + 8].copy_from_slice(&crc.to_le_bytes());
+            assert_eq!(Manifest::decode(&bytes), None, "{owner}");
         }
     }
 

@@ -28,7 +28,7 @@ use pando_pmem::mutant;
 use crate::block::{BLOCK_ALIGN, Block, Header, padded};
 use crate::control::Start;
 use crate::error::{Error, Result};
-use crate::manifest::Manifest;
+use crate::manifest::{Manifest, Owner};
 use crate::segments::{
     existing, first_header, name_of, names, numbers, read_block, readable, sync_names,
 };
@@ -101,6 +101,29 @@ impl Recovered {
 /// [`Error::NotALog`], [`Error::Proposed`], [`Error::Damaged`], [`Error::Device`].
 pub fn log_id_of(directory: &dyn Directory) -> Result<u128> {
     Ok(Manifest::load(directory)?.log_id)
+}
+
+/// Whose log the one in `directory` is, as its manifest says: of a store that an earlier version
+/// has created, a pool's.
+///
+/// # Errors
+///
+/// As [`log_id_of`].
+pub fn owner_of(directory: &dyn Directory) -> Result<Owner> {
+    Ok(Manifest::load(directory)?.owner)
+}
+
+/// Refuses the log in `directory` if it is that of a store, by [`Error::OfStore`]. It may be
+/// anything else, or nothing.
+///
+/// # Errors
+///
+/// [`Error::OfStore`].
+pub fn refuse_log_of_store(directory: &dyn Directory) -> Result<()> {
+    match Manifest::load(directory) {
+        Ok(manifest) => manifest.check_owner(Owner::Pool, directory),
+        Err(_) => Ok(()),
+    }
 }
 
 /// Refuses the log in `directory` if it is not the log `log_id` of the pool `pool_id`.

@@ -58,8 +58,8 @@ pub fn create_files(
     (log_id, after_lsn): (u128, u64),
     options: LogOptions,
 ) -> Result<()> {
-    let LogOptions { segment_bytes, .. } = options.check()?;
-    Manifest::of_new(pool_id, (log_id, after_lsn), segment_bytes).propose(directory)
+    let LogOptions { segment_bytes, owner, .. } = options.check()?;
+    Manifest::of_new(pool_id, (log_id, after_lsn), (owner, segment_bytes)).propose(directory)
 }
 
 /// Makes the proposal in `directory` a log, if there is one of the log `log_id` of the pool

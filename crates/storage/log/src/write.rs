@@ -276,7 +276,7 @@ mod tests {
     use pando_pmem::{CreateOptions, Guard, Pool, Process, layout};
 
     use super::*;
-    use crate::{LogOptions, Record, Status, record};
+    use crate::{LogOptions, Owner, Record, Status, record};
 
     struct Commits;
 
@@ -290,7 +290,8 @@ mod tests {
         }
     }
 
-    const OPTIONS: LogOptions = LogOptions { segment_bytes: 64 << 10, tail_bytes: 1 << 20 };
+    const OPTIONS: LogOptions =
+        LogOptions { segment_bytes: 64 << 10, tail_bytes: 1 << 20, owner: Owner::Pool };
 
     fn log_in(directory: &Simulated) -> Log<Process> {
         let create = CreateOptions { max_bytes: 64 << 20, ..CreateOptions::default() };

@@ -142,7 +142,7 @@ pub(crate) struct Cache<D: Domain> {
     #[cfg(feature = "papers")]
     pub writes_whole_pages: AtomicBool,
     /// Held as long as a handle of any map is.
-    pub lock: OnceLock<DirectoryLock>,
+    pub locks: OnceLock<[DirectoryLock; 2]>,
 }
 
 impl<D: Domain> Cache<D> {
@@ -163,7 +163,7 @@ impl<D: Domain> Cache<D> {
             not_replayed: ArcSwap::default(),
             #[cfg(feature = "papers")]
             writes_whole_pages: false.into(),
-            lock: OnceLock::new(),
+            locks: OnceLock::new(),
         }
     }
 

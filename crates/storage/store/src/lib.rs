@@ -12,6 +12,7 @@
 //! | `log/` | the files of the log |
 //! | `control` | the tail of the log |
 //! | `lock` | held by the process that uses the store |
+//! | `log/lock` | held by the same process, so that no pool takes the log |
 //!
 //! # What survives
 //!

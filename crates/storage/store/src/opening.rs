@@ -28,7 +28,9 @@ use std::sync::{Arc, Weak};
 use pando_bwtree::{Picture, Pictured};
 use pando_device::{Directory, copy_into_memory};
 use pando_index::RangeIndex;
-use pando_log::{Log, LogOptions, Record, Recovered, Settle, Status, log_id_of, recover};
+use pando_log::{
+    Log, LogOptions, Owner, Record, Recovered, Settle, Status, log_id_of, owner_of, recover,
+};
 use pando_pmem::layout::LOG_OFF;
 use pando_pmem::{
     CreateOptions, Domain, Guard, LogName, OpenPool, Pool, Process, ReserveAccess, draw_id, mutant,
@@ -155,7 +157,7 @@ impl<'log, D: Domain> Opening<'log, D> {
         // A checkpoint releases whole segments.
         let segment_bytes = options.checkpoint_log_bytes / SEGMENTS_PER_CHECKPOINT;
         let segment_bytes = segment_bytes.clamp(LEAST_TAIL_BYTES, 64 << 20) & !4095;
-        let log_options = LogOptions { tail_bytes, segment_bytes };
+        let log_options = LogOptions { tail_bytes, segment_bytes, owner: Owner::Store };
         let maps = StoreMaps::new(data.cache().clone(), options.memory_bytes);
         maps.add(CATALOG);
         let has_pages = data.cache().pages.pids().next().is_some();
@@ -166,6 +168,11 @@ impl<'log, D: Domain> Opening<'log, D> {
         if found.is_none()
             && let Ok(log_id) = log_id_of(log.as_ref())
         {
+            // The log of a store that an earlier version has made is named by its pages.
+            if owner_of(log.as_ref())? == Owner::Pool {
+                let what = "it is that of a pool".to_owned();
+                return Err(Error::OtherLog { path: log.path(), what });
+            }
             // So that pages that are written during the replay are not taken for pages without a
             // log.
             data.checkpoint(&Redo { lsn: 0, log_id }.encode())?;

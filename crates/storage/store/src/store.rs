@@ -123,19 +123,22 @@ impl Store {
         }
         let [pages, log] =
             ["pages", "log"].map(|name| Ok::<_, Error>(Disk::open_or_create(&path.join(name))?));
+        let (pages, log) = (pages?, log?);
+        let log_lock = log.lock()?.ok_or_else(in_use)?;
         let (pages, log): (Arc<dyn Directory>, Arc<dyn Directory>) =
-            (Arc::new(pages?), Arc::new(log?));
+            (Arc::new(pages), Arc::new(log));
         disk.sync()?;
         let mut store = Self::open_in(pages, &log, &path.join("control"), options)?;
-        store.hold(lock);
+        store.hold([log_lock, lock]);
         store.keep()?;
         Ok(store)
     }
 
-    /// Keeps the lock of the directory as long as a handle of a map is held: each has the cache.
-    pub(crate) fn hold(&self, lock: DirectoryLock) {
+    /// Keeps the locks of the directories as long as a handle of a map is held: each has the cache.
+    /// That of the store is the last: it is taken first, and dropped last.
+    pub(crate) fn hold(&self, locks: [DirectoryLock; 2]) {
         // Set once.
-        let _ = self.shared.data.cache().lock.set(lock);
+        let _ = self.shared.data.cache().locks.set(locks);
     }
 
     /// The same in other directories, and with another file for the tail of the log, which nothing

@@ -5,8 +5,8 @@
 //! directories of the pages and of the log are overlays ([`Overlay`]), whose changes are in process
 //! memory, and the opening uses a copy of `control` in memory. So nothing is left by a kill.
 //!
-//! If the file `lock` is there, a process that has the store open for writing is found by it, and
-//! finds this one. On a file system that cannot be written there is none.
+//! If the files `lock` and `log/lock` are there, a process that has the store open for writing is
+//! found by them, and finds this one. On a file system that cannot be written there are none.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -45,6 +45,7 @@ impl Store {
         if !PageStore::is_in(&pages)? {
             return Err(pando_lss::Error::NotAStore { path: pages.path() }.into());
         }
+        let log_lock = log.lock_read_only()?.ok_or_else(in_use)?;
         let overlays = [pages, log].map(|disk| Arc::new(Overlay::new(Arc::new(disk))));
         let [pages, log] = overlays.clone().map(|overlay| overlay as Arc<dyn Directory>);
         let control = path.join("control");
@@ -52,7 +53,7 @@ impl Store {
         let options = StoreOptions { joins_read_parts: false, ..options.clone() };
         let store = Self::open_with(pages, &log, Control::CopyOf(&control), &options)?;
         store.component().refuse_writes();
-        store.hold(lock);
+        store.hold([log_lock, lock]);
         Ok((store, overlays))
     }
 }

@@ -228,7 +228,7 @@ fn an_append_beside_others_that_make_all_durable_is_not_refused() {
 
 #[test]
 fn a_record_that_the_tail_could_never_hold_is_too_long() {
-    let options = LogOptions { segment_bytes: 1 << 20, tail_bytes: 64 << 10 };
+    let options = LogOptions { segment_bytes: 1 << 20, tail_bytes: 64 << 10, ..SMALL };
     let log = create::<Process>(&Simulated::new(), options);
     let refused = append(&log, &vec![1; 100_000]).expect_err("the tail has 64 KiB");
     assert!(matches!(refused, Error::RecordTooLong { .. }), "{refused}");
@@ -237,7 +237,7 @@ fn a_record_that_the_tail_could_never_hold_is_too_long() {
 
 #[test]
 fn the_arenas_of_a_burst_go_back_to_the_pool() {
-    let options = LogOptions { segment_bytes: 1 << 20, tail_bytes: 16 << 20 };
+    let options = LogOptions { segment_bytes: 1 << 20, tail_bytes: 16 << 20, ..SMALL };
     let log = create::<Process>(&Simulated::new(), options);
     for number in 0..4_000 {
         append(&log, &payload(number, 4_000)).expect("appended");

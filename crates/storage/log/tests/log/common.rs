@@ -7,11 +7,12 @@ use std::sync::{Arc, Mutex};
 
 use pando_device::simulated::Simulated;
 use pando_device::{Directory, Operation};
-use pando_log::{Log, LogOptions, Record, Recovered, Result, Settle, Status, recover};
+use pando_log::{Log, LogOptions, Owner, Record, Recovered, Result, Settle, Status, recover};
 use pando_pmem::{CreateOptions, Domain, Guard, Pool, Process, layout};
 
 /// Segments and a tail so small that a test fills them.
-pub const SMALL: LogOptions = LogOptions { segment_bytes: 64 << 10, tail_bytes: 1 << 20 };
+pub const SMALL: LogOptions =
+    LogOptions { segment_bytes: 64 << 10, tail_bytes: 1 << 20, owner: Owner::Pool };
 
 /// Decides by the first byte of the payload: `x` fails, all others are committed.
 pub struct ByFirstByte;

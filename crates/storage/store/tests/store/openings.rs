@@ -8,9 +8,10 @@ use std::thread;
 use std::time::Duration;
 
 use pando_device::simulated::{Kept, Simulated};
-use pando_device::{Directory, Operation};
+use pando_device::{Directory, Disk, Operation};
 use pando_index::RangeIndex;
 use pando_index::random::Random;
+use pando_log::{LogOptions, Owner, create_files, owner_of};
 use pando_store::{Error, Store, StoreOptions};
 
 use crate::blind::{get, put, stored};
@@ -33,12 +34,21 @@ fn bad_options_and_a_second_handle_are_refused() {
     store.map("map").expect("a map").insert(b"key", b"value").expect("inserted");
     let refused = Store::open(&path, &options()).expect_err("in use");
     assert!(matches!(refused, Error::InUse { .. }), "{refused}");
+    // A pool would take the same lock.
+    let log = Disk::open(&path.join("log")).expect("a directory");
+    assert!(log.lock().expect("answers").is_none());
     // A handle keeps the directory.
     let handle = store.map("map").expect("a map");
     store.close().expect("durable");
     let refused = Store::open(&path, &options()).expect_err("a handle is held");
     assert!(matches!(refused, Error::InUse { .. }), "{refused}");
     drop(handle);
+    let lock = log.lock().expect("answers").expect("free");
+    let refused = Store::open(&path, &options()).expect_err("a pool has the log");
+    assert!(matches!(refused, Error::InUse { .. }), "{refused}");
+    let refused = Store::open_unchanged(&path, &options()).expect_err("a pool has the log");
+    assert!(matches!(refused, Error::InUse { .. }), "{refused}");
+    drop(lock);
     assert_eq!(names(&path), ["control", "lock", "log", "pages"]);
     // Left by a kill in an earlier opening.
     std::fs::write(path.join("control.new-1"), b"half").expect("written");
@@ -130,6 +140,57 @@ fn a_log_that_is_missing_or_another_one_is_told() {
     std::fs::copy(&killed().control, &place.control).expect("copied");
     let told = refused(&place);
     assert!(told.contains("belongs to"), "{told}");
+}
+
+/// The log's manifest, as an earlier version has written it: it does not say that the log is that
+/// of a store.
+fn write_manifest_of_earlier_version(log: &Simulated) {
+    let mut manifest = [0; 96];
+    log.open("manifest").expect("a manifest").read_at(&mut manifest, 0).expect("read");
+    let id = |at: usize| u128::from_le_bytes(*manifest[at..].first_chunk().expect("whole"));
+    let segment_bytes = u64::from_le_bytes(*manifest[56..].first_chunk().expect("whole"));
+    assert_eq!(manifest[48..56], 1_u64.to_le_bytes(), "the first generation");
+    let options = LogOptions { segment_bytes, ..LogOptions::default() };
+    let earlier = Simulated::new();
+    create_files(&earlier, id(16), (id(32), 0), options).expect("created");
+    earlier.open("proposal").expect("it is there").read_at(&mut manifest, 0).expect("read");
+    let file = log.open("manifest").expect("a manifest");
+    file.write_at(&manifest, 0).and_then(|()| file.sync()).expect("written");
+    assert_eq!(owner_of(log).expect("a manifest"), Owner::Pool);
+}
+
+/// A log that does not say whose it is belongs to the store if the pages name it. The next manifest
+/// says it.
+#[test]
+fn the_log_of_a_store_of_an_earlier_version_gets_its_owner() {
+    let place = killed();
+    assert_eq!(owner_of(&place.log).expect("a manifest"), Owner::Store);
+    write_manifest_of_earlier_version(&place.log);
+    let value = |store: &Store| store.map("map").expect("a map").get(b"key").expect("reads");
+    let store = place.open();
+    assert_eq!(value(&store).as_deref(), Some(&b"value"[..]));
+    assert_eq!(owner_of(&place.log).expect("a manifest"), Owner::Pool);
+    kill(store);
+    // The tail is lost, and the log begins a generation.
+    std::fs::remove_file(&place.control).expect("removed");
+    let store = place.open();
+    assert_eq!(value(&store).as_deref(), Some(&b"value"[..]));
+    assert_eq!(owner_of(&place.log).expect("a manifest"), Owner::Store);
+    kill(store);
+    assert_eq!(value(&place.open()).as_deref(), Some(&b"value"[..]));
+}
+
+/// Without pages that name it, such a log is that of a pool. The store's pages stay without one.
+#[test]
+fn the_log_of_a_pool_is_no_log_of_a_new_store() {
+    let mut place = killed();
+    write_manifest_of_earlier_version(&place.log);
+    place.pages = Simulated::new();
+    for _ in 0..2 {
+        let refused = place.try_open(&options()).expect_err("the log of a pool");
+        assert!(matches!(&refused, Error::OtherLog { .. }), "{refused}");
+        assert!(refused.to_string().contains("it is that of a pool"), "{refused}");
+    }
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use pando_device::Operation;
 use pando_device::simulated::Simulated;
 use pando_index::RangeIndex;
-use pando_log::{Log, LogOptions};
+use pando_log::{Log, LogOptions, Owner};
 use pando_pmem::testing::Paused;
 use pando_pmem::testing::refusal::{Resource, refuse};
 use pando_pmem::{CreateOptions, Domain, Pool, layout};
@@ -26,7 +26,8 @@ over_each_index!(Killed:
 );
 
 /// A tail that a test fills.
-const SMALL: LogOptions = LogOptions { segment_bytes: 64 << 10, tail_bytes: 64 << 10 };
+const SMALL: LogOptions =
+    LogOptions { segment_bytes: 64 << 10, tail_bytes: 64 << 10, owner: Owner::Pool };
 
 /// Over a log in `directory`, with the records of [`BEFORE`], which are synced.
 fn over<D: Domain>(directory: &Simulated) -> Component<D> {

@@ -13,7 +13,7 @@ use pando_device::simulated::{Kept, Simulated};
 use pando_device::{Directory, Operation};
 use pando_index::random::Random;
 use pando_index::{KeyRange, Order, RangeIndex};
-use pando_log::{Log, LogOptions};
+use pando_log::{Log, LogOptions, Owner};
 use pando_pmem::{CreateOptions, Domain, Pool, layout};
 use pando_tc::{
     Error, ListedMap, MapList, Maps, Rebuild, Replayed, Result, TransactionComponent, replay,
@@ -30,7 +30,8 @@ over_each_index!(Killed:
 );
 
 /// Segments and a tail so small that a test fills them.
-const SMALL: LogOptions = LogOptions { segment_bytes: 64 << 10, tail_bytes: 1 << 20 };
+const SMALL: LogOptions =
+    LogOptions { segment_bytes: 64 << 10, tail_bytes: 1 << 20, owner: Owner::Pool };
 
 /// Maps of one pool, which come and go.
 pub struct Grove<D: Domain> {

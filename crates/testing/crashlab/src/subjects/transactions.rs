@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use pando_device::simulated::Simulated;
 use pando_index::RangeIndex;
-use pando_log::{Log, LogOptions};
+use pando_log::{Log, LogOptions, Owner};
 use pando_pmem::{CreateOptions, Domain, Pool, Process, layout};
 use pando_tc::{
     Error, ListedMap, MapList, Maps, Rebuild, TransactionComponent, TransactionalMap, replay,
@@ -24,7 +24,8 @@ use super::steps::{Answer, KEYS, MAPS, Op, State, Step, TransactionsModel};
 use super::{Noted, Observed, Opened, Session, compare_blocks};
 
 /// Segments and a tail so small that a run fills them.
-const SMALL: LogOptions = LogOptions { segment_bytes: 64 << 10, tail_bytes: 64 << 10 };
+const SMALL: LogOptions =
+    LogOptions { segment_bytes: 64 << 10, tail_bytes: 64 << 10, owner: Owner::Pool };
 /// Blocks that fill a segment, if each has a small commit and two are there.
 const BLOCKS: u64 = 14;
 
