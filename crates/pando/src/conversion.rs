@@ -107,6 +107,9 @@ impl Error {
             Transaction::Log(Log::RecordTooLong { found_bytes, max_bytes }) => {
                 Self::TransactionTooLong { found_bytes, max_bytes }
             }
+            Transaction::TooManyWrites { found_bytes, max_bytes } => {
+                Self::TransactionTooLong { found_bytes, max_bytes }
+            }
             error @ Transaction::Damaged { .. } => Self::Damaged(error.into()),
             Transaction::SnapshotRevoked => Self::SnapshotRevoked,
             Transaction::ReadOnly => Self::StoreReadOnly,

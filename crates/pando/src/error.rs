@@ -374,15 +374,16 @@ pub enum Error {
         /// The map's name.
         name: String,
     },
-    /// The keys and values of the transaction are too long together.
+    /// The keys and values of the transaction are too long together; or, in a store, the pages that
+    /// it may change.
     #[error(
-        "the keys and values of the transaction have {found_bytes} bytes, and at most {max_bytes} are \
-         allowed; split it into several transactions"
+        "the transaction takes {found_bytes} bytes, of its keys and values or of pages that it may \
+         change, and at most {max_bytes} are allowed; split it into several transactions"
     )]
     TransactionTooLong {
-        /// Bytes of its record.
+        /// Bytes of its record, or of the pages.
         found_bytes: usize,
-        /// Most bytes of a record.
+        /// The most that it may have of them.
         max_bytes: usize,
     },
     /// The directory for the log of a new pool has a log already.

@@ -306,3 +306,24 @@ fn commits_that_belong_to_no_map_are_an_error_and_no_empty_pool() {
     let trees = store(&folder).open_map("trees").expect("it is there");
     assert_eq!(trees.get(b"ash").expect("reads").as_deref(), Some(&b"1"[..]));
 }
+
+/// Keys and values that are too long for a commit, and pages that are too many.
+#[test]
+fn a_transaction_that_a_store_cannot_take_is_too_long() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let store = store(&folder);
+    let map = store.map("trees").expect("created");
+    for (records, value_bytes) in [(40, 4 << 10), (400, 8)] {
+        let value = vec![7; value_bytes];
+        let refused = store.transaction(|transaction| {
+            (0..records).try_for_each(|key: u32| transaction.put(&map, key.to_be_bytes(), &value))
+        });
+        let refused = refused.expect_err("it is too long");
+        let is_over = |error: &Error| match error {
+            Error::TransactionTooLong { found_bytes, max_bytes } => found_bytes > max_bytes,
+            _ => false,
+        };
+        assert!(is_over(&refused), "{records} records: {refused:?}");
+        assert!(map.is_empty().expect("reads"));
+    }
+}

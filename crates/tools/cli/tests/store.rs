@@ -62,6 +62,20 @@ fn a_store_is_used_like_a_pool() {
     assert!(!folder.path("pando.pool").exists());
 }
 
+/// A batch of long values takes more bytes than a commit of a store.
+#[test]
+fn long_values_of_a_store_are_loaded_and_copied() {
+    let folder = Folder::new();
+    let with = |words: &[&'static str]| [&STORE[..], words].concat();
+    let records: String =
+        (0..300).map(|number| format!("key{number:03}\t{}\n", "v".repeat(4 << 10))).collect();
+    folder.write("records.tsv", &records);
+    let told = folder.ok(&with(&["load", "records.tsv", "--create"]));
+    assert!(told.starts_with("loaded 300 records (300 new, 0 replaced)"), "{told}");
+    folder.ok(&with(&["maps", "copy", "main", "again"]));
+    assert_eq!(folder.ok(&with(&["dump", "--map", "again"])), records);
+}
+
 /// Changes a byte of each place in the files of the store's pages that begins with `found`.
 fn damage_pages(folder: &Folder, found: &[u8]) {
     let mut damaged = 0;

@@ -6,6 +6,7 @@
 
 mod arguments;
 mod commands;
+mod commits;
 mod failure;
 pub mod format;
 mod interrupt;

@@ -4,8 +4,9 @@
 //! key go to one writer, in order. So the last of several lines with the same key counts.
 //!
 //! A writer of a transactional map commits the records of a batch at once: a commit costs much more
-//! than a record of it. If a batch cannot be committed, its records are written one by one: in a
-//! full pool some of them may fit, and the error names the line of the first that does not.
+//! than a record of it. If a batch is too long for one commit, it is committed in halves, as far as
+//! that takes. If it cannot be committed for another reason, its records are written one by one: in
+//! a full pool some of them may fit, and the error names the line of the first that does not.
 //!
 //! With `--sorted` there is one writer. It writes each batch as a run of records, for which an
 //! index may build whole leaves.
@@ -24,6 +25,7 @@ use pando::{Map, Pool, Transaction, Upserted};
 
 use crate::arguments::PoolArguments;
 use crate::arguments::records::{LoadArguments, OnError};
+use crate::commits::in_parts;
 use crate::failure::Failure;
 use crate::format::Record;
 use crate::format::reader::Records;
@@ -356,19 +358,23 @@ impl<'load> Load<'load> {
     }
 
     /// Commits the records of a batch, in as few commits as take them; false if the load ends.
-    fn commit(&self, pool: &Pool, mut lines: &[Line]) -> bool {
-        while let Some(first) = lines.first() {
-            if self.is_ended_before(first.number) {
-                return false;
+    fn commit(&self, pool: &Pool, lines: &[Line]) -> bool {
+        let mut is_ended = false;
+        let committed = in_parts(lines, |lines| {
+            is_ended = lines.first().is_some_and(|first| self.is_ended_before(first.number));
+            if is_ended {
+                return Ok(0);
             }
-            let Ok(taken) = pool.transaction(|transaction| self.take(transaction, lines)) else {
-                return self.write_each(lines);
-            };
+            let taken = pool.transaction(|transaction| self.take(transaction, lines))?;
             self.count(taken.inserted, taken.updated);
             taken.refused.iter().for_each(|(number, reason)| self.refuse(*number, reason));
-            lines = &lines[taken.lines..];
+            is_ended = taken.lines == 0;
+            Ok(taken.lines)
+        });
+        match committed {
+            Ok(()) => !is_ended,
+            Err((rest, _)) => self.write_each(rest),
         }
-        true
     }
 
     /// Puts the first of the records into a transaction: as many as one commit takes, and none

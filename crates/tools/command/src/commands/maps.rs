@@ -7,13 +7,14 @@
 //! | create the map `.copy`, and write the records into it | the map `.copy`, which the user drops |
 //! | give it its name, in one step | the same, or the copy |
 
-use pando::{IndexInfo, Map, MapInfo, MapOptions, Pool};
+use pando::{IndexInfo, Map, MapInfo, MapOptions, Pool, Transaction};
 
 use crate::arguments::PoolArguments;
 use crate::arguments::maps::{
     DropArguments, IndexesArguments, MapsCommand, MapsCopyArguments, MapsListArguments,
     MapsRenameArguments,
 };
+use crate::commits::in_parts;
 use crate::failure::Failure;
 use crate::output::{self, Output};
 use crate::pool_access::INCOMPLETE_COPY as INCOMPLETE;
@@ -145,7 +146,8 @@ fn copy_records(
     batches.finish().map(|_| ())
 }
 
-/// Records for a map, written in batches: of a transactional map, each is one commit.
+/// Records for a map, written in batches: of a transactional map, each is one commit, or as few as
+/// take its records.
 pub(super) struct Batches<'copy> {
     target: &'copy Map,
     pool: &'copy Pool,
@@ -178,9 +180,13 @@ impl<'copy> Batches<'copy> {
     fn write(&mut self) -> Result<(), Failure> {
         let (target, batch) = (self.target, &self.batch);
         if target.is_transactional() {
-            self.pool.transaction(|transaction| {
-                batch.iter().try_for_each(|(key, value)| transaction.put(target, key, value))
-            })?;
+            let commit = |part: &[(Vec<u8>, Vec<u8>)]| {
+                let put_all = |transaction: &mut Transaction<'_>| {
+                    part.iter().try_for_each(|(key, value)| transaction.put(target, key, value))
+                };
+                self.pool.transaction(put_all).map(|()| part.len())
+            };
+            in_parts(batch, commit).map_err(|(_, error)| error)?;
         } else {
             let lent = batch.iter().map(|(key, value)| (key.as_slice(), value.as_slice()));
             target.upsert_many(&lent.collect::<Vec<_>>())?;
