@@ -295,6 +295,7 @@ impl Engine for Stored {
                 written_bytes: pages.block_bytes + pages.checkpoint_bytes,
                 moved_bytes: pages.moved_bytes,
                 log_since_checkpoint_bytes: stat.durable_lsn.saturating_sub(stat.redo_lsn),
+                dropped_maps: stat.dropped_maps,
                 map_list_damage,
             }),
             maps: maps.collect(),

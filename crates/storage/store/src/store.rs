@@ -42,6 +42,8 @@ pub struct StoreStat {
     pub durable_lsn: u64,
     /// The LSN from which the next opening replays the log.
     pub redo_lsn: u64,
+    /// Dropped maps whose records are not all removed.
+    pub dropped_maps: u64,
     /// What the opening has done.
     pub recovery: Recovery,
 }
@@ -348,11 +350,14 @@ impl Store {
         }
     }
 
-    /// Removes what is left of dropped maps, as a thread does in the background.
+    /// Removes what is left of the maps that were dropped before the call, as a thread does in the
+    /// background. A map that cannot be cleared holds up no other one.
     ///
     /// # Errors
     ///
-    /// As [`checkpoint`](Self::checkpoint).
+    /// The first one, after all maps were tried: as [`checkpoint`](Self::checkpoint), and
+    /// [`Error::Index`] if a page cannot be read. Then [`StoreStat::dropped_maps`] has the number of
+    /// those that are left. It has those too that a thread may still use, which is no error.
     pub fn clear_dropped(&self) -> Result<()> {
         self.shared.clear_dropped()
     }
@@ -440,6 +445,7 @@ impl Store {
             newest_lsn: component.newest_lsn()?,
             durable_lsn,
             redo_lsn: self.redo_lsn(),
+            dropped_maps: locked(&self.shared.dropped).len() as u64,
             recovery: *recovery,
         })
     }
@@ -563,30 +569,44 @@ impl Shared {
     fn clear_dropped(&self) -> Result<()> {
         self.check_writable()?;
         let _lock = locked(&self.clearing);
-        let mut has_cleared = false;
-        loop {
-            let Some(dropped) = locked(&self.dropped).last().copied() else {
-                return if has_cleared { self.give_files_back() } else { Ok(()) };
-            };
-            let Dropped { number, lsn } = dropped;
-            if let Some(lsn) = lsn
-                && !self.take_out(number, lsn)?
-            {
-                return Ok(());
+        let (mut has_cleared, mut first) = (false, None);
+        let dropped = locked(&self.dropped).clone();
+        for map in dropped {
+            // Relaxed: it orders nothing.
+            if self.is_over.load(Ordering::Relaxed) {
+                break;
             }
-            if !self.clear(number)? {
-                return Ok(());
+            match self.clear_one(map) {
+                Ok(is_cleared) => has_cleared |= is_cleared,
+                Err(error) => {
+                    first.get_or_insert(error);
+                }
             }
-            if mutant!("store-forgotten-before-checkpoint") {
-                catalog::forget(&self.component, number)?;
-            }
-            // The log that would be replayed has none of its records any more.
-            self.component.sync(self.component.newest_lsn()?)?;
-            self.checkpoint()?;
-            catalog::forget(&self.component, number)?;
-            locked(&self.dropped).retain(|other| other.number != number);
-            has_cleared = true;
         }
+        let given_back = if has_cleared { self.give_files_back() } else { Ok(()) };
+        first.map_or(given_back, Err)
+    }
+
+    /// Removes what is left of a dropped map; false if something is left, because a thread stays
+    /// inside a call, or the store is closed.
+    fn clear_one(&self, Dropped { number, lsn }: Dropped) -> Result<bool> {
+        if let Some(lsn) = lsn
+            && !self.take_out(number, lsn)?
+        {
+            return Ok(false);
+        }
+        if !self.clear(number)? {
+            return Ok(false);
+        }
+        if mutant!("store-forgotten-before-checkpoint") {
+            catalog::forget(&self.component, number)?;
+        }
+        // The log that would be replayed has none of its records any more.
+        self.component.sync(self.component.newest_lsn()?)?;
+        self.checkpoint()?;
+        catalog::forget(&self.component, number)?;
+        locked(&self.dropped).retain(|other| other.number != number);
+        Ok(true)
     }
 
     /// Cleans, if pages have been freed and the files are many.

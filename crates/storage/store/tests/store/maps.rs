@@ -12,6 +12,7 @@ use pando_store::{Error, Store};
 
 use crate::common::large_pages;
 use crate::logged::{Place, check, kill};
+use crate::openings::damage_page;
 
 fn put(store: &Store, map: &str, keys: std::ops::Range<u32>) {
     let map = store.map(map).expect("a map");
@@ -138,6 +139,35 @@ fn a_clearing_that_is_cut_off_is_made_again() {
     for directory in [&place.pages, &place.log] {
         directory.on_operation(|_, _| Ok(()));
     }
+}
+
+/// A dropped map with a damaged page stays, and the other ones are cleared: one that was dropped
+/// before it, and one after it.
+#[test]
+fn a_damaged_dropped_map_holds_up_no_other() {
+    let place = Place::new();
+    let store = place.open();
+    let names = ["first", "damaged", "last"];
+    for name in names {
+        store.create_map(name).expect("created");
+        put(&store, name, 0..2_000);
+    }
+    let numbers = names.map(|name| store.find_map(name).expect("reads").expect("it is there"));
+    store.checkpoint().expect("durable");
+    kill(store);
+    damage_page(&place, numbers[1], &1_005_u32.to_be_bytes());
+    let store = place.open();
+    names.iter().for_each(|name| store.drop_map(name).expect("dropped"));
+    for _ in 0..2 {
+        let refused = store.clear_dropped().expect_err("a page is damaged");
+        assert!(refused.to_string().contains("is damaged"), "{refused}");
+        for number in [numbers[0], numbers[2]] {
+            assert_eq!(count(&*store.component().maps().index(number)), 0, "map {number}");
+        }
+        assert_eq!(store.stat().expect("reads").dropped_maps, 1);
+    }
+    kill(store);
+    assert_eq!(place.open().stat().expect("reads").dropped_maps, 1);
 }
 
 /// A transaction has read a map, and commits after the map was dropped: it fails, and the log goes

@@ -194,6 +194,12 @@ fn print_store(stat: &PoolStat, store: &StoreStat, output: &mut Output) -> Resul
         print_transactions(transactions, output)?;
     }
     output.line(format_args!("maps          {}", stat.maps.len()))?;
+    if store.dropped_maps > 0 {
+        output.line(format_args!(
+            "  besides {}, whose records are not all removed yet",
+            counted(store.dropped_maps, "dropped map")
+        ))?;
+    }
     stat.maps.iter().try_for_each(|map| print_map(map, output))
 }
 
