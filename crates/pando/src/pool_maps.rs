@@ -172,8 +172,9 @@ impl Pool {
     ///
     /// One step takes the map out of the catalog, durably. It needs no room, so it succeeds in a
     /// full pool, and from then on the name is free. Then this call frees the map's blocks, in time
-    /// that grows with the map. Freed space is usable at once, and no other call waits. After a
-    /// crash the map is unchanged, or it is removed and its blocks are freed when the
+    /// that grows with the map. Freed space is usable at once, and no other call waits. (In a
+    /// [`Store`](crate::Store) a thread does this part, and the call does not wait for it;
+    /// [`clear_dropped`](Self::clear_dropped) does.) After a crash the map is unchanged, or it is removed and its blocks are freed when the
     /// pool is opened again, by a thread that ends when it is done or the pool is closed.
     ///
     /// # Errors
@@ -211,6 +212,35 @@ impl Pool {
         drop(open_maps);
         self.free_dropped();
         self.acknowledge()
+    }
+
+    /// Returns when the room of all maps that were dropped before the call is free. In a pool
+    /// [`drop_map`](Self::drop_map) frees it itself, and only after a crash there may be more to
+    /// free. In a [`Store`](crate::Store) a thread does it in the background, and
+    /// [`StoreStat::dropped_maps`](crate::StoreStat::dropped_maps) has the number of those that are
+    /// left.
+    ///
+    /// # Errors
+    ///
+    /// Of a store, if a page of such a map is damaged or the disk refuses; the other maps are freed.
+    /// A map that a thread inside a call may still use is left for later, without an error. Of a
+    /// pool, [`Error::Damaged`] and others as [`open_map`](Self::open_map).
+    ///
+    /// ```
+    /// use pando::{Error, Store};
+    ///
+    /// let folder = tempfile::tempdir()?;
+    /// let store = Store::open(folder.path().join("grove"), 16 << 20)?;
+    /// store.map("trees")?.insert(b"ash", b"1")?;
+    /// store.drop_map("trees")?;
+    /// store.clear_dropped()?;
+    /// let stat = store.stat()?.store.ok_or(Error::NoLog)?;
+    /// assert_eq!(stat.dropped_maps, 0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn clear_dropped(&self) -> Result<(), Error> {
+        self.check_not_salvaged()?;
+        self.shared().engine.clear_dropped()
     }
 
     /// Removes the map in the catalog's slot `slot`, as [`drop_map`](Self::drop_map) does by name.

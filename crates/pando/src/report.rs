@@ -154,8 +154,9 @@ pub struct StoreStat {
     /// Bytes of the commits that an opening would replay, with old values. The log's files have
     /// fewer.
     pub log_since_checkpoint_bytes: u64,
-    /// Dropped maps whose records are not all removed yet. If the number stays above zero, a page of
-    /// such a map is damaged, or a thread stays inside a call.
+    /// Dropped maps whose records are not all removed yet. A thread of the store removes them. If
+    /// the number stays above zero, a page of such a map is damaged, or a thread stays inside a
+    /// call: [`Pool::clear_dropped`](crate::Pool::clear_dropped) returns the error.
     pub dropped_maps: u64,
     /// The damage of pages that have names of maps; empty if there is none. A map whose name is
     /// there has only its number ([`MapInfo::slot`]).

@@ -33,7 +33,8 @@ use crate::{Error, Pool, PoolOptions, engine};
 ///   ([`MapInfo::damage`](crate::MapInfo::damage)). [`Pool::salvage_slot`] copies what can be read
 ///   of a map, by its number.
 /// * [`Map::len`](crate::Map::len) reads all records of the map.
-/// * A dropped map's records are removed by a thread of the store.
+/// * A dropped map's records are removed by a thread of the store. [`Pool::drop_map`] does not wait
+///   for it; [`Pool::clear_dropped`] does.
 ///
 /// ```
 /// use pando::{Error, Store};

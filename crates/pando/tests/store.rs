@@ -1,6 +1,7 @@
 //! A store by the public API: the same maps as a pool's, larger than memory.
 
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use pando::{
     Acknowledge, Error, Isolation, LogFiles, MapOptions, Pool, PoolOptions, Store, StoreFiles,
@@ -326,4 +327,36 @@ fn a_transaction_that_a_store_cannot_take_is_too_long() {
         assert!(is_over(&refused), "{records} records: {refused:?}");
         assert!(map.is_empty().expect("reads"));
     }
+}
+
+/// The thread of the store clears, also without a call that waits for it.
+#[test]
+fn a_drop_does_not_wait_until_the_records_are_removed() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let store = store(&folder);
+    let dropped_maps = || store.stat().expect("reads").store.expect("a store").dropped_maps;
+    let fill = |name: &str| {
+        let map = store.map(name).expect("created");
+        (0..15_000_u32).for_each(|key| map.put(key.to_be_bytes(), [7; 100]).expect("written"));
+    };
+    let kept = store.map("kept").expect("created");
+    kept.insert(b"ash", b"1").expect("inserted");
+    // If this thread is stopped between the calls, the other one may have cleared the map.
+    let left = ["first", "second", "third"].map(|name| {
+        fill(name);
+        store.drop_map(name).expect("dropped");
+        dropped_maps()
+    });
+    assert!(left.iter().any(|&maps| maps > 0), "{left:?}");
+    store.clear_dropped().expect("cleared");
+    assert_eq!(dropped_maps(), 0);
+    fill("first");
+    store.drop_map("first").expect("dropped");
+    let deadline = Instant::now() + Duration::from_secs(120);
+    while dropped_maps() > 0 {
+        assert!(Instant::now() < deadline, "the thread has not cleared the map");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert_eq!(kept.len().expect("reads"), 1);
+    assert!(store.check().expect("reads").is_consistent());
 }

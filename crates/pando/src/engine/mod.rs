@@ -106,9 +106,12 @@ pub(crate) trait Engine: Send + Sync {
     /// Takes the map `name` out of the catalog. It exists, and no index of it is open.
     fn unlist_map(&self, name: &str) -> Result<(), Error>;
 
-    /// Frees the blocks of maps that are out of the catalog; whether there were any. Any number of
-    /// threads may call it.
+    /// Frees the blocks of maps that are out of the catalog, or has a thread do it; whether this
+    /// call has freed any. Any number of threads may call it.
     fn free_dropped(&self) -> Result<bool, Error>;
+
+    /// Frees the room of all maps that were dropped before the call.
+    fn clear_dropped(&self) -> Result<(), Error>;
 
     /// The medium and its guarantee, without figures.
     fn promise(&self) -> Promise;

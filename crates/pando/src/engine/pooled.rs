@@ -542,6 +542,10 @@ impl<D: Domain> Engine for Pooled<D> {
         self.unlist(&entry)
     }
 
+    fn clear_dropped(&self) -> Result<(), Error> {
+        self.free_dropped().map(drop)
+    }
+
     fn free_dropped(&self) -> Result<bool, Error> {
         self.catalog.free_dropped(&|| false).map_err(Error::of_map)
     }

@@ -226,9 +226,14 @@ impl Engine for Stored {
         }
     }
 
+    /// A thread of the store does it.
     fn free_dropped(&self) -> Result<bool, Error> {
-        self.store.clear_dropped().map_err(Error::of_store)?;
+        self.store.wake_clearing();
         Ok(false)
+    }
+
+    fn clear_dropped(&self) -> Result<(), Error> {
+        self.store.clear_dropped().map_err(Error::of_store)
     }
 
     fn promise(&self) -> Promise {

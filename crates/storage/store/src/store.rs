@@ -79,6 +79,8 @@ struct Shared {
     dropped: Mutex<Vec<Dropped>>,
     /// Held while their records are removed.
     clearing: Mutex<()>,
+    /// They are removed now, also if that has failed a short time ago.
+    is_clearing_due: AtomicBool,
     /// The indexes in the handles of maps, by number.
     handles: Mutex<HashMap<u64, Weak<dyn RangeIndex>>>,
     is_over: AtomicBool,
@@ -177,6 +179,7 @@ impl Store {
             checkpointing: Mutex::default(),
             dropped: Mutex::new(dropped.collect()),
             clearing: Mutex::default(),
+            is_clearing_due: AtomicBool::new(false),
             handles: Mutex::default(),
             is_over: AtomicBool::new(false),
         });
@@ -362,6 +365,14 @@ impl Store {
         self.shared.clear_dropped()
     }
 
+    /// Wakes the thread that clears dropped maps, without a wait. It tries those too that it could
+    /// not clear before.
+    pub fn wake_clearing(&self) {
+        // Relaxed: the thread looks again after a while; the list of dropped maps has a lock.
+        self.shared.is_clearing_due.store(true, Ordering::Relaxed);
+        self.threads.iter().for_each(|thread| thread.thread().unpark());
+    }
+
     /// Returns when all commits before the call survive a power cut; the LSN of the last of them.
     ///
     /// # Errors
@@ -540,6 +551,10 @@ impl Shared {
                 true => self.checkpoint(),
                 false => Ok(()),
             });
+            // Relaxed: as in `wake_clearing`.
+            if self.is_clearing_due.swap(false, Ordering::Relaxed) {
+                clearings = Retry::new();
+            }
             // If it fails, dropped maps keep their room.
             clearings.run(|| self.clear_dropped());
         }

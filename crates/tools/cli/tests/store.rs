@@ -74,6 +74,9 @@ fn long_values_of_a_store_are_loaded_and_copied() {
     assert!(told.starts_with("loaded 300 records (300 new, 0 replaced)"), "{told}");
     folder.ok(&with(&["maps", "copy", "main", "again"]));
     assert_eq!(folder.ok(&with(&["dump", "--map", "again"])), records);
+    folder.ok(&with(&["drop", "again"]));
+    let json = folder.ok(&with(&["stat", "--json"]));
+    assert!(json.contains("\"dropped_maps\": 0"), "{json}");
 }
 
 /// Changes a byte of each place in the files of the store's pages that begins with `found`.

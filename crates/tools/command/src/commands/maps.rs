@@ -213,6 +213,11 @@ pub fn drop(pool: &PoolArguments, arguments: &DropArguments) -> Result<(), Failu
         }
         None => pool.drop_map(name)?,
     }
+    // In a store a thread frees the room, as long as the store is open. The map is dropped also if
+    // this fails.
+    if let Err(error) = pool.clear_dropped() {
+        eprintln!("pando: the map is dropped, and keeps room: {error}");
+    }
     Ok(pool.close()?)
 }
 
