@@ -7,6 +7,9 @@ use pando_device::Disk;
 use crate::report::{CheckReport, PoolStat};
 use crate::{Error, Pool, PoolOptions, Store, engine};
 
+/// What an opening for writing opens or creates files in.
+const OPENED: [&str; 5] = ["lock", "control", "pages", "log", "log/lock"];
+
 /// The directory of a [`Store`] that no process has open for writing. Nothing in it is changed, so
 /// it may be on a file system that cannot be written, such as a mounted backup.
 ///
@@ -34,9 +37,11 @@ impl StoreFiles {
         &self.path
     }
 
-    /// Whether this process may write in the directory, as [`Store::open`] must.
+    /// Whether this process may write in the directory, and to the files and directories in it that
+    /// [`Store::open`] writes to first, as far as they are there.
     pub fn is_writable(&self) -> bool {
-        Disk::open(&self.path).is_ok_and(|disk| disk.is_writable())
+        Disk::open(&self.path)
+            .is_ok_and(|disk| disk.is_writable() && OPENED.iter().all(|name| disk.may_write(name)))
     }
 
     /// Opens the store for reading alone: its maps, scans, snapshots and transactions that write

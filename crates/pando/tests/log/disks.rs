@@ -264,6 +264,26 @@ fn a_read_only_store_is_checked() {
     }
 }
 
+/// The folder of the store can be written, and a file or a folder in it cannot.
+#[test]
+fn a_store_of_which_a_part_is_read_only_is_read() {
+    const MEMORY_BYTES: u64 = 16 << 20;
+    let place = Place::new();
+    let path = place.path("store");
+    let store = Store::open(&path, MEMORY_BYTES).expect("opens");
+    fill(&store.map("trees").expect("created"), 0, 100);
+    drop(store);
+    let files = StoreFiles::at(&path);
+    for part in ["lock", "control", "pages", "log", "log/lock"] {
+        assert!(files.is_writable());
+        let Some(_mounted) = Mounted::made_read_only(&path.join(part)) else { return };
+        assert!(!files.is_writable(), "{part}");
+        let report = files.check(MEMORY_BYTES).expect("reads");
+        assert_eq!((report.maps, report.records), (1, 100), "{part}");
+    }
+    assert_eq!(Store::open(&path, MEMORY_BYTES).expect("opens").maps().expect("reads").len(), 1);
+}
+
 /// The disk answers with an error from the middle of the commits on. What it has then is all that
 /// the next start finds.
 #[test]

@@ -24,6 +24,18 @@ impl Mounted {
         Some(mounted)
     }
 
+    /// Mounts the file or directory `at` where it is, so that nothing can be written there.
+    pub fn made_read_only(at: &Path) -> Option<Self> {
+        let mut mount = Command::new("mount");
+        if !run(mount.arg("--bind").args([at, at])) {
+            skipped();
+            return None;
+        }
+        let mounted = Self(at.to_owned());
+        mounted.remount("bind,ro");
+        Some(mounted)
+    }
+
     /// Mounts the ext4 on the disk at `at`.
     pub fn ext4(at: &Path, disk: &MemoryDisk) -> Option<Self> {
         Self::mount(at, &["-o", "loop", &disk.path()])

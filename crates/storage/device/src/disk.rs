@@ -58,6 +58,12 @@ impl Disk {
         access(&self.path, Access::WRITE_OK).is_ok()
     }
 
+    /// Whether this process may write to the file or directory `name` in the directory, or there is
+    /// none.
+    pub fn may_write(&self, name: &str) -> bool {
+        matches!(access(self.path.join(name), Access::WRITE_OK), Ok(()) | Err(Errno::NOENT))
+    }
+
     /// Takes the directory for as long as the result is held: by an advisory lock on the file
     /// `lock` in it, which is created. `None` if another handle has it, in this process or in
     /// another one. The lock ends with its process. If that is killed, the lock ends with the last
