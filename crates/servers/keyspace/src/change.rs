@@ -123,9 +123,9 @@ impl Transaction<'_> {
             store.memory.note_use(hash, now_ms);
             if let Some(stripe) = self.held().stripe_mut(stripe_of(hash)) {
                 stripe.touch(space, key);
-                if upserted == pando::Upserted::Inserted {
-                    stripe.count(space, 1);
-                }
+            }
+            if upserted == pando::Upserted::Inserted {
+                store.stripes.heads(stripe_of(hash)).note(space, hash, 1);
             }
         }
         made

@@ -18,7 +18,7 @@
 //! * `snapshot.rs`: writes a consistent snapshot while commands run. `snapshot_file.rs`: its
 //!   format. `restore.rs`: loads it. `salvage.rs`: reads a pool that cannot be trusted.
 //!   `recover.rs`: replaces such a pool by a new one.
-//! * `key_counts.rs`: numbers of keys.
+//! * `key_counts.rs`: numbers of keys. `head_counts.rs`: those of a stripe.
 //! * `whole_keys.rs`: visits of keys, copies, changes of an expiry.
 //! * `clock.rs`: a clock that is independent of changes of the system's clock.
 //!
@@ -50,6 +50,7 @@ mod counts;
 mod drafts;
 mod eviction;
 pub mod failure;
+mod head_counts;
 mod intents;
 pub mod key_counts;
 pub mod layout;

@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
 use pando::{Map, MapOptions, Pool, PoolOptions, Store as RecordStore};
 use parking_lot::Mutex;
-use smallvec::SmallVec;
 
 use crate::clock::Clock;
 use crate::drafts::Drafts;
 use crate::failure::{Failure, Result, fail};
+use crate::key_counts::KeyCounts;
 use crate::layout::{
     CollectionId, DATABASES, HASH_BITS, LONG_ABOVE_BYTES, LONG_ABOVE_BYTES_ON_DISK, SPACES,
 };
@@ -22,7 +22,7 @@ use crate::own_keys::{self, RESTORING};
 use crate::refusals::Refusals;
 use crate::room::{self, Room};
 use crate::snapshot_state::Snapshots;
-use crate::stripes::{self, Access, Held, StripeIndex, Stripes, Wanted, stripe_range};
+use crate::stripes::{Access, Held, Stripes, Wanted};
 use crate::unreadable::Unreadable;
 
 /// The name of the map with the store's records.
@@ -59,6 +59,7 @@ pub struct Store {
     /// The time of opening, by its clock.
     pub(crate) opened_at_ms: u64,
     pub(crate) stripes: Stripes,
+    pub(crate) key_counts: KeyCounts,
     /// The space of each database; changes only while all stripes are held.
     spaces: [AtomicU8; DATABASES as usize],
     ids: Mutex<Ids>,
@@ -128,6 +129,7 @@ impl Store {
             clock,
             opened_at_ms: clock.now_ms(),
             stripes: Stripes::new(),
+            key_counts: KeyCounts::default(),
             spaces: Default::default(),
             ids: Mutex::new(Ids { next: 0, end: 0 }),
             drafts: Drafts::default(),
@@ -267,7 +269,7 @@ impl Store {
     }
 
     /// As [`lock`](Self::lock), also if the log cannot be written.
-    fn lock_unchecked(&self, wanted: Wanted, access: Access) -> Result<Held<'_>> {
+    pub(crate) fn lock_unchecked(&self, wanted: Wanted, access: Access) -> Result<Held<'_>> {
         loop {
             let mut held = self.stripes.lock(wanted.clone(), access);
             if !self.has_pending_writes() {
@@ -305,52 +307,16 @@ impl Store {
         std::array::from_fn(|database| self.space(database as u8))
     }
 
-    /// The number of keys of `database`, with expired ones that are not removed yet. The first call
-    /// reads all keys.
-    pub fn count(&self, database: u8) -> Result<u64> {
-        let mut sum = 0;
-        for index in 0..stripes::STRIPES as StripeIndex {
-            // Relaxed: a late view only counts one stripe more.
-            if self.is_ending.load(Ordering::Relaxed) {
-                return Err(fail("ERR the server is being shut down"));
-            }
-            let held = self.stripes.lock(SmallVec::from_slice(&[index]), Access::Shared);
-            let counted = held.stripe(index).and_then(|stripe| stripe.counts.as_ref().cloned());
-            drop(held);
-            let counts = match counted {
-                Some(counts) => counts,
-                None => self.count_stripe(index)?,
-            };
-            let space = self.space(database);
-            sum += counts.iter().find(|(of, _)| *of == space).map_or(0, |(_, count)| *count);
-        }
-        Ok(sum)
-    }
-
     /// Stops long work in the background, such as counting keys, without a result. Later work does
     /// not begin.
     pub fn end_long_work(&self) {
         self.is_ending.store(true, Ordering::Relaxed);
     }
 
-    fn count_stripe(&self, index: StripeIndex) -> Result<SmallVec<[(u8, u64); 2]>> {
-        // Only the counts in memory change, so a log that cannot be written does not matter.
-        let mut held = self.lock_unchecked(SmallVec::from_slice(&[index]), Access::Exclusive)?;
-        let mut counts = SmallVec::new();
-        for space in self.spaces() {
-            let mut count = 0;
-            let mut scan = self.map.range(stripe_range(space, index));
-            while scan.next_record()?.is_some() {
-                count += 1;
-            }
-            if count > 0 {
-                counts.push((space, count));
-            }
-        }
-        if let Some(stripe) = held.stripe_mut(index) {
-            stripe.counts = Some(counts.clone());
-        }
-        Ok(counts)
+    /// Whether the server ends, so that long work stops.
+    pub(crate) fn is_ending(&self) -> bool {
+        // Relaxed: a late view only works a little longer.
+        self.is_ending.load(Ordering::Relaxed)
     }
 
     /// Bytes that the pool takes of its file system, or of memory.

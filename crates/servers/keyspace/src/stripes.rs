@@ -9,9 +9,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use pando::KeyRange;
-use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
+use parking_lot::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use smallvec::SmallVec;
 
+use crate::head_counts::HeadCounts;
 use crate::layout::{HASH_BITS, head_prefix};
 
 const STRIPE_BITS: u32 = 10;
@@ -64,8 +65,6 @@ impl Watcher {
 #[derive(Debug, Default)]
 pub struct Stripe {
     watchers: Vec<Watcher>,
-    /// The number of heads per space, once they were counted.
-    pub counts: Option<SmallVec<[(u8, u64); 2]>>,
     /// The last snapshot that has this stripe.
     pub saved_in: AtomicU64,
 }
@@ -126,16 +125,6 @@ impl Stripe {
     pub(crate) fn watchers(&self) -> usize {
         self.watchers.len()
     }
-
-    /// Adds to the number of heads in `space`.
-    pub(crate) fn count(&mut self, space: u8, delta: i64) {
-        if let Some(counts) = &mut self.counts {
-            match counts.iter_mut().find(|(counted, _)| *counted == space) {
-                Some((_, count)) => *count = count.saturating_add_signed(delta),
-                None => counts.push((space, delta.max(0) as u64)),
-            }
-        }
-    }
 }
 
 /// All stripes.
@@ -147,7 +136,11 @@ pub(crate) struct Stripes {
 /// On cache lines of its own, so that neighbours do not share a line.
 #[derive(Debug, Default)]
 #[repr(align(64))]
-struct Padded(RwLock<Stripe>);
+struct Padded {
+    stripe: RwLock<Stripe>,
+    /// A thread that has this lock waits for nothing.
+    heads: Mutex<HeadCounts>,
+}
 
 /// The mode of a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -181,7 +174,7 @@ impl Stripes {
             wanted.dedup();
         }
         let guard = |&index: &StripeIndex| {
-            let lock = &self.list[usize::from(index)].0;
+            let lock = &self.list[usize::from(index)].stripe;
             let guard = match access {
                 Access::Shared => Guard::Shared(lock.read()),
                 Access::Exclusive => Guard::Exclusive(lock.write()),
@@ -194,6 +187,17 @@ impl Stripes {
     /// Locks all stripes.
     pub(crate) fn lock_all(&self, access: Access) -> Held<'_> {
         self.lock((0..STRIPES as StripeIndex).collect(), access)
+    }
+
+    /// The numbers of a stripe's heads. A thread that adds or removes heads holds the stripe.
+    #[inline]
+    pub(crate) fn heads(&self, index: StripeIndex) -> MutexGuard<'_, HeadCounts> {
+        self.list[usize::from(index)].heads.lock()
+    }
+
+    /// Those of all stripes, one after the other.
+    pub(crate) fn all_heads(&self) -> impl Iterator<Item = MutexGuard<'_, HeadCounts>> {
+        self.list.iter().map(|padded| padded.heads.lock())
     }
 }
 

@@ -393,20 +393,30 @@ impl<'store> Transaction<'store> {
     }
 
     /// The number of keys of `database`, with this transaction's own, and with expired ones that
-    /// are not removed yet. Between MULTI and EXEC it reads all keys.
-    pub fn count(&self, database: u8) -> Result<u64> {
-        if self.held.is_none() {
-            return self.store.count(database);
+    /// are not removed yet; `None` if it is not known, and so much must be read for it that other
+    /// clients would wait. Then the keys are counted in the background.
+    ///
+    /// # Errors
+    ///
+    /// If they cannot be read, or could not be in the background.
+    pub fn count(&self, database: u8) -> Result<Option<u64>> {
+        let space = self.space(database);
+        if let Some(count) = self.store.known_heads(space) {
+            let own = self.counts.iter().filter(|(of, ..)| *of == space);
+            let own: i64 = own.map(|(_, _, delta)| delta).sum();
+            return Ok(Some(count.saturating_add_signed(own)));
+        }
+        if self.store.page_bytes().is_some() || self.held.is_none() {
+            return self.store.count_for_client(database);
         }
         // A holder of stripes must not wait for others.
-        let space = self.space(database);
         let range = KeyRange::between(&head_prefix(space, 0), &head_prefix(space + 1, 0));
         let mut count = 0;
         self.scan(range, Order::Ascending, |_, _| {
             count += 1;
             ControlFlow::Continue(())
         })?;
-        Ok(count)
+        Ok(Some(count))
     }
 
     /// Empties databases at once, at any size: they get empty spaces, and the sweep removes the old
@@ -641,16 +651,10 @@ impl<'store> Transaction<'store> {
             store.set_spaces(spaces);
             // Counts of former spaces are not needed, and new spaces are counted from zero.
             counts.retain(|(space, ..)| spaces.contains(space));
-            self.held.exclusive().for_each(|(_, stripe)| {
-                if let Some(counts) = &mut stripe.counts {
-                    counts.retain(|(space, _)| spaces.contains(space));
-                }
-            });
+            store.stripes.all_heads().for_each(|mut heads| heads.retain(&spaces));
         }
         for (space, hash, delta) in counts {
-            if let Some(stripe) = self.held.stripe_mut(stripe_of(hash)) {
-                stripe.count(space, delta);
-            }
+            store.stripes.heads(stripe_of(hash)).note(space, hash, delta);
         }
         for (id, count) in std::mem::take(&mut self.open_counts) {
             match count {

@@ -83,6 +83,22 @@ impl Server {
         }
     }
 
+    /// Begins to count the keys in the background, if a client has asked for it.
+    pub fn count_if_wanted(&self) {
+        // Relaxed: the flag orders nothing.
+        if !self.store.is_count_wanted() || self.is_counting_keys.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let begun = self.begin_task("count", |server| {
+            server.store.count_in_background();
+            server.is_counting_keys.store(false, Ordering::Relaxed);
+        });
+        if let Err(error) = begun {
+            self.is_counting_keys.store(false, Ordering::Relaxed);
+            tracing::warn!(%error, "cannot start a thread to count the keys");
+        }
+    }
+
     /// Waits for the threads of requests, when no more requests arrive.
     pub fn end_tasks(&self) {
         self.store.end_long_work();
@@ -162,6 +178,7 @@ impl Server {
             promise,
             run_id,
             is_counting: AtomicBool::new(false),
+            is_counting_keys: AtomicBool::new(false),
         }
     }
 }
@@ -195,8 +212,10 @@ pub struct Server {
     pub(crate) expiries: Mutex<Option<(Instant, Expiries)>>,
     /// Threads that requests have started and that may outlive them.
     tasks: Mutex<Vec<JoinHandle<()>>>,
-    /// Whether a thread counts the keys for INFO.
+    /// Whether a thread counts the keys that expire, for INFO.
     pub(crate) is_counting: AtomicBool,
+    /// Whether a thread counts all keys.
+    is_counting_keys: AtomicBool,
     /// The time of the start, in milliseconds of the system's clock.
     pub(crate) started_system_ms: u64,
     /// The server itself, after [`shared_by_all`](Self::shared_by_all).

@@ -447,6 +447,7 @@ async fn accept_until_stopped(
             },
             _ = tick.tick() => {
                 server.store.log().inspect(|log| log.judge_stall());
+                server.count_if_wanted();
                 server.clients.tick(server.config.size(config::TIMEOUT) as u64);
             }
             _ = server.stop.notified() => return ending("SHUTDOWN"),

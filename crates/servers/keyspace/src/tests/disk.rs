@@ -7,7 +7,7 @@ use super::*;
 
 const PAGE_BYTES: u64 = 16 << 20;
 
-fn on_disk(path: &Path) -> Store {
+pub(super) fn on_disk(path: &Path) -> Store {
     let options = StoreOptions { page_bytes: Some(PAGE_BYTES), ..StoreOptions::default() };
     Store::open(Some(path), &options).expect("a store")
 }

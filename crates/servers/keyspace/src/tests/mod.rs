@@ -5,6 +5,7 @@ mod counts;
 mod crashes;
 mod disk;
 mod full;
+mod key_counts;
 mod keys;
 mod limits;
 mod log;

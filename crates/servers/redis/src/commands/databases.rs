@@ -1,12 +1,16 @@
 //! Whole databases: FLUSHDB, FLUSHALL, SWAPDB, DBSIZE.
 
-use pando_keyspace::failure::{Result, fail};
+use pando_keyspace::failure::{Failure, Result, fail};
 use pando_keyspace::layout::DATABASES;
 
 use crate::commands::command::{Command, Context, commands};
 use crate::decimal;
 use crate::errors::{NOT_AN_INTEGER, SYNTAX};
 use crate::spec::Arguments;
+
+/// The keys of a store are not counted yet.
+const COUNTING: Failure =
+    fail("BUSY the keys are counted once after the start, which is not finished; ask again later");
 
 pub(super) static COMMANDS: &[Command] = commands! {
     ["server": (WRITE | WHOLE | DANGEROUS), NONE]
@@ -74,6 +78,6 @@ fn database(index: i64) -> Result<u8> {
 
 fn dbsize(context: &mut Context<'_, '_>, _: &Arguments<'_>) -> Result<()> {
     let count = context.transaction.count(context.session.database)?;
-    context.reply.count(count);
+    context.reply.count(count.ok_or(COUNTING)?);
     Ok(())
 }

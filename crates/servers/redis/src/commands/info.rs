@@ -59,8 +59,8 @@ fn info(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> 
         let default = |word: &&[u8]| word.eq_ignore_ascii_case(b"default");
         asked.iter().any(|word| names(word) || all(word) || is_default && default(word))
     };
-    // INFO with the section's name waits for the count of the keys. INFO of everything does not
-    // wait.
+    // INFO with the section's name waits for the count of the keys, unless they are in a store.
+    // INFO of everything does not wait, unless the pool is small.
     let is_asked_for_keys = asked.iter().any(|word| word.eq_ignore_ascii_case(b"keyspace"));
     let tells_keys = asked.is_empty() || is_asked("Keyspace", true);
     let passes_over_keys = tells_keys && !is_asked_for_keys && counts_first(context);
@@ -277,9 +277,16 @@ fn cluster(_: &Context<'_, '_>, text: &mut String) -> Result<()> {
 }
 
 fn keyspace(context: &Context<'_, '_>, text: &mut String) -> Result<()> {
+    let mut counts = [0; DATABASES as usize];
+    for (database, keys) in (0..DATABASES).zip(&mut counts) {
+        let Some(count) = context.transaction.count(database)? else {
+            line(text, "counting", 1);
+            return Ok(());
+        };
+        *keys = count;
+    }
     let expiries = expiries(context.server)?;
-    for database in 0..DATABASES {
-        let keys = context.transaction.count(database)?;
+    for (database, keys) in (0..DATABASES).zip(counts) {
         if keys > 0 {
             let expires = expiries.keys[usize::from(database)].min(keys);
             let left_ms = expiries.average_ms(database);
@@ -308,7 +315,7 @@ fn expiries(server: &Server) -> Result<Expiries> {
             }
             server.is_counting.store(false, Ordering::Relaxed);
         };
-        if let Err(error) = server.begin_task("count", count) {
+        if let Err(error) = server.begin_task("expiries", count) {
             server.is_counting.store(false, Ordering::Relaxed);
             tracing::warn!(%error, "cannot start a thread to count the keys that expire");
         }
@@ -316,30 +323,18 @@ fn expiries(server: &Server) -> Result<Expiries> {
     Ok(known.map_or(first, |(_, expiries)| expiries))
 }
 
-/// Whether the keys must be counted first, which takes long; then a background thread starts to
-/// count.
+/// Whether the keys must be counted first, which takes long; then that begins in the background.
 fn counts_first(context: &mut Context<'_, '_>) -> bool {
-    let server = context.server;
-    // A transaction holds stripes, so it must not lock others.
+    let store = &context.server.store;
+    // Between MULTI and EXEC the section reads the keys. The keys of a store it never reads.
     if !context.transaction.held().is_none()
-        || server.store.pool().used_bytes() < COUNTED_AT_ONCE_BYTES
-        || server.store.known_count().is_some()
+        || store.page_bytes().is_some()
+        || store.pool().used_bytes() < COUNTED_AT_ONCE_BYTES
+        || store.known_count().is_some()
     {
         return false;
     }
-    // Relaxed: a stale value only causes a second count.
-    if !server.is_counting.swap(true, Ordering::Relaxed) {
-        let count = |server: &Server| {
-            if let Err(error) = server.store.count(0) {
-                tracing::warn!(%error, "the keys cannot be counted");
-            }
-            server.is_counting.store(false, Ordering::Relaxed);
-        };
-        if let Err(error) = server.begin_task("count", count) {
-            server.is_counting.store(false, Ordering::Relaxed);
-            tracing::warn!(%error, "cannot start a thread to count the keys");
-        }
-    }
+    store.want_count();
     true
 }
 

@@ -2,7 +2,7 @@
 //!
 //! A walk reads every leaf. So it is made only on request, in its own thread, and at most one
 //! begins in a minute. A request before that gets the result of the last walk. The count of keys
-//! locks one stripe at a time, while about a thousandth of the keys is read.
+//! locks one stripe at a time, for a step of about two milliseconds.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
