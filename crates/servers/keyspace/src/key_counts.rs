@@ -29,7 +29,7 @@ use pando::KeyRange;
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 
-use crate::failure::{Failure, Result, fail, fail_with};
+use crate::failure::{Failure, Result, fail_with};
 use crate::head_counts::{HeadCounts, prefix};
 use crate::layout::{DATABASES, head_prefix, split_head_key};
 use crate::own_keys;
@@ -175,9 +175,7 @@ impl Store {
 
     /// Runs a step of the count of a stripe; returns whether all its heads are counted.
     pub(crate) fn count_some(&self, index: StripeIndex) -> Result<bool> {
-        if self.is_ending() {
-            return Err(fail("ERR the server is being shut down"));
-        }
+        self.check_not_ending()?;
         // A log that cannot be written does not matter.
         let _held = self.lock_unchecked(SmallVec::from_slice(&[index]), Access::Shared)?;
         let Some(begin) = self.stripes.heads(index).next() else { return Ok(true) };

@@ -10,6 +10,8 @@
 //!   not written yet, before it changes anything. So every stripe is written as of the snapshot's
 //!   point in time, without a copy in memory. A writing command may have to wait until one stripe,
 //!   a 1,024th of the keys, is written.
+//! * An error ends the snapshot. A command that finds it ([`Snapshots::failure`]) goes on, and no
+//!   later command writes a stripe. The snapshot also ends when the server does.
 //! * The file (`snapshot_file.rs`) is written under a temporary name, synced, and then renamed, so
 //!   under its own name it is complete. Before that the earlier snapshots get the names `PATH.1`,
 //!   `PATH.2` and so on. A crash between two renames leaves a gap in the numbers; so the newest one
@@ -20,7 +22,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
 use crate::clock;
-use crate::failure::{Failure, Result, fail_with};
+use crate::failure::{Failure, Result, fail, fail_with};
 use crate::layout::{
     Content, DATABASES, Element, Head, Kind, LongString, Section, section_prefix, split_head_key,
     split_piece_key,
@@ -44,7 +46,7 @@ impl Store {
         {
             let mut state = self.snapshots.state.lock();
             if state.last.is_writing {
-                return Err(crate::failure::fail("ERR Background save already in progress"));
+                return Err(fail("ERR Background save already in progress"));
             }
             state.last.is_writing = true;
         }
@@ -67,25 +69,8 @@ impl Store {
             name.push(".new");
             name
         });
-        let writer = Writer::begin(&unfinished).map_err(failed)?;
-        *self.snapshots.writer.lock() = Some(writer);
-        {
-            let _all = self.stripes.lock_all(Access::Exclusive);
-            let mut state = self.snapshots.state.lock();
-            state.begun += 1;
-            // Release: with the loads by holders of stripes. The locks order these anyway.
-            self.snapshots.writing.store(state.begun, Ordering::Release);
-        }
-        let mut written = Ok(());
-        for index in 0..STRIPES as StripeIndex {
-            let held = self.stripes.lock([index].into_iter().collect(), Access::Shared);
-            if let Some(stripe) = held.stripe(index) {
-                written = self.save_stripe(index, stripe);
-            }
-            if written.is_err() {
-                break;
-            }
-        }
+        self.begin_snapshot(Writer::begin(&unfinished).map_err(failed)?);
+        let written = self.save_stripes();
         // From here on no command writes a stripe for this snapshot.
         self.snapshots.writing.store(0, Ordering::Release);
         let writer = self.snapshots.writer.lock().take();
@@ -103,36 +88,75 @@ impl Store {
         finished
     }
 
-    /// Writes the exclusively held stripes to the running snapshot, if they are not written yet.
-    pub(crate) fn save_before_writes(&self, held: &mut Held<'_>) -> Result<()> {
-        if self.snapshots.writing.load(Ordering::Acquire) == 0 {
-            return Ok(());
-        }
-        for (index, stripe) in held.exclusive() {
-            self.save_stripe(index, stripe)?;
-        }
-        Ok(())
+    /// Begins a snapshot: its point in time.
+    pub(crate) fn begin_snapshot(&self, writer: Writer) {
+        *self.snapshots.writer.lock() = Some(writer);
+        let _all = self.stripes.lock_all(Access::Exclusive);
+        // A command that found an error of an earlier snapshot held a stripe until now.
+        *self.snapshots.failure.lock() = None;
+        let mut state = self.snapshots.state.lock();
+        state.begun += 1;
+        // Release: with the loads by holders of stripes. The locks order these anyway.
+        self.snapshots.writing.store(state.begun, Ordering::Release);
     }
 
-    fn save_stripe(&self, index: StripeIndex, stripe: &Stripe) -> Result<()> {
+    /// Writes the stripes that no command has written.
+    pub(crate) fn save_stripes(&self) -> Result<()> {
+        for index in 0..STRIPES as StripeIndex {
+            let held = self.stripes.lock([index].into_iter().collect(), Access::Shared);
+            let Some(stripe) = held.stripe(index) else { continue };
+            if !self.save_stripe(index, stripe)? {
+                return Err(fail(
+                    "ERR writes of a committed transaction are pending; no snapshot can be written",
+                ));
+            }
+        }
+        // The command that found it held a stripe, and all of them have been held since.
+        self.snapshots.failure.lock().take().map_or(Ok(()), Err)
+    }
+
+    /// Writes the exclusively held stripes to the running snapshot, if they are not written yet.
+    /// Returns false if writes of a committed transaction are pending, which come first. Any other
+    /// error is that of the snapshot, which ends, and not of the command.
+    pub(crate) fn save_before_writes(&self, held: &mut Held<'_>) -> bool {
+        if self.snapshots.writing.load(Ordering::Acquire) == 0 {
+            return true;
+        }
+        for (index, stripe) in held.exclusive() {
+            match self.save_stripe(index, stripe) {
+                Ok(true) => {}
+                Ok(false) => return false,
+                Err(failure) => {
+                    self.snapshots.failure.lock().get_or_insert(failure);
+                    // Release: as in `begin_snapshot`.
+                    self.snapshots.writing.store(0, Ordering::Release);
+                    return true;
+                }
+            }
+        }
+        true
+    }
+
+    /// Writes a stripe to the running snapshot, if it is not written yet. Returns false, and writes
+    /// nothing, if writes are pending.
+    fn save_stripe(&self, index: StripeIndex, stripe: &Stripe) -> Result<bool> {
         let snapshot = self.snapshots.writing.load(Ordering::Acquire);
         // Two holders of a shared stripe cannot meet here: only one thread writes snapshots.
         if snapshot == 0 || stripe.saved_in.load(Ordering::Acquire) == snapshot {
-            return Ok(());
+            return Ok(true);
         }
         // A thread with pending writes has set the flag before it released the stripe.
         if self.has_pending_writes() {
-            return Err(crate::failure::fail(
-                "ERR writes of a committed transaction are pending; no snapshot can be written",
-            ));
+            return Ok(false);
         }
         let mut writer = self.snapshots.writer.lock();
-        let Some(writer) = writer.as_mut() else { return Ok(()) };
+        let Some(writer) = writer.as_mut() else { return Ok(true) };
         let now_ms = self.clock.now_ms();
         for database in 0..DATABASES {
             let range = stripe_range(self.space(database), index);
             let mut scan = self.map.range(range);
             while let Some((full, value)) = scan.next_record()? {
+                self.check_not_ending()?;
                 let (_, _, key) = split_head_key(full).ok_or(Failure::Damaged)?;
                 let head = Head::decode(value).ok_or(Failure::Damaged)?;
                 if !has_expired(&head, now_ms) {
@@ -141,7 +165,7 @@ impl Store {
             }
         }
         stripe.saved_in.store(snapshot, Ordering::Release);
-        Ok(())
+        Ok(true)
     }
 
     fn save_key(
@@ -166,6 +190,7 @@ impl Store {
         };
         let mut scan = self.map.prefix(section_prefix(id, section));
         while let Some((full, value)) = scan.next_record()? {
+            self.check_not_ending()?;
             match crate::layout::split_element_key(full) {
                 Some(Element::Field(field) | Element::Ordered(field)) => {
                     writer.entry(tag, field, value);
@@ -179,6 +204,7 @@ impl Store {
     fn save_pieces(&self, writer: &mut Writer, long: LongString) -> Result<()> {
         let mut scan = self.map.range(pieces_of(long));
         while let Some((full, piece)) = scan.next_record()? {
+            self.check_not_ending()?;
             let index = split_piece_key(full).ok_or(Failure::Damaged)?;
             let counted = piece.len().min(counted_bytes(long, index));
             writer.entry(PIECE_TAG, &index.to_be_bytes(), &piece[..counted]);

@@ -4,6 +4,7 @@ use std::sync::atomic::AtomicU64;
 
 use parking_lot::Mutex;
 
+use crate::failure::Failure;
 use crate::snapshot_file::Writer;
 
 /// Snapshots of a store.
@@ -12,6 +13,8 @@ pub(crate) struct Snapshots {
     /// The number of the running snapshot; zero if there is none.
     pub(crate) writing: AtomicU64,
     pub(crate) writer: Mutex<Option<Writer>>,
+    /// The error that a command found in the running snapshot.
+    pub(crate) failure: Mutex<Option<Failure>>,
     pub(crate) state: Mutex<State>,
 }
 

@@ -272,12 +272,8 @@ impl Store {
     pub(crate) fn lock_unchecked(&self, wanted: Wanted, access: Access) -> Result<Held<'_>> {
         loop {
             let mut held = self.stripes.lock(wanted.clone(), access);
-            if !self.has_pending_writes() {
-                match self.save_before_writes(&mut held) {
-                    // Another thread left pending writes.
-                    Err(_) if self.has_pending_writes() => {}
-                    saved => return saved.map(|()| held),
-                }
+            if !self.has_pending_writes() && self.save_before_writes(&mut held) {
+                return Ok(held);
             }
             drop(held);
             let _all = self.stripes.lock_all(Access::Exclusive);
@@ -311,6 +307,14 @@ impl Store {
     /// not begin.
     pub fn end_long_work(&self) {
         self.is_ending.store(true, Ordering::Relaxed);
+    }
+
+    /// An error if the server ends.
+    pub(crate) fn check_not_ending(&self) -> Result<()> {
+        match self.is_ending() {
+            false => Ok(()),
+            true => Err(fail("ERR the server is being shut down")),
+        }
     }
 
     /// Whether the server ends, so that long work stops.

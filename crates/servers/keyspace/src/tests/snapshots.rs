@@ -116,3 +116,20 @@ fn earlier_snapshots_are_kept_under_numbers_as_many_as_are_asked_for() {
     assert_eq!(keys(2), [5, 3]);
     assert_eq!(keys(1), [6]);
 }
+
+#[test]
+fn a_snapshot_ends_without_a_result_when_the_server_does() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("snapshot");
+    let store = volatile();
+    put_hash(&store, b"hash", 100);
+    store.save(&path, 1).expect("saves");
+    let before = std::fs::read(&path).expect("reads");
+    set(&store, 0, b"key", b"value", None);
+    store.end_long_work();
+    let failure = store.save(&path, 1).expect_err("it ends");
+    assert!(failure.to_string().contains("shut down"), "{failure}");
+    assert!(store.snapshot_state().has_failed);
+    assert_eq!(std::fs::read(&path).expect("reads"), before);
+    assert_eq!(std::fs::read_dir(folder.path()).expect("a folder").count(), 1);
+}
