@@ -107,34 +107,48 @@ impl Store {
         Ok(())
     }
 
-    /// Closes some collections, if many are open. Returns the error of one that stays open.
-    pub(crate) fn close_some(&self) -> Result<()> {
-        if self.counts.len() <= MOST_OPEN / 2 {
-            return Ok(());
+    /// Closes some collections, if many are open; returns whether many still are.
+    ///
+    /// # Errors
+    ///
+    /// That of a collection that stays open. Others behind it are closed if its page is damaged,
+    /// and not if there is no room.
+    pub(crate) fn close_some(&self) -> Result<bool> {
+        let are_many = || self.counts.len() > MOST_OPEN / 2;
+        if !are_many() {
+            return Ok(false);
         }
-        let mut failed = Ok(());
+        let mut damaged = None;
         for (id, head_key) in self.counts.some(CLOSED_AT_ONCE) {
+            if self.must_rest() {
+                return damaged.map_or(Ok(false), Err);
+            }
             let (_, hash, _) = split_head_key(&head_key).ok_or(Failure::Damaged)?;
             let _held = self.lock([stripe_of(hash)].into_iter().collect(), Access::Exclusive)?;
             match self.close_one(id, &head_key) {
-                // Others may be in pages that can be read, or need no room.
-                Err(failure) if failure.is_of_damaged_page() || failure.is_no_memory() => {
-                    failed = Err(failure);
+                Err(failure) if failure.is_of_damaged_page() => {
+                    damaged.get_or_insert(failure);
                 }
                 closed => closed?,
             }
         }
-        failed
+        damaged.map_or_else(|| Ok(are_many()), Err)
     }
 
     /// Closes all collections, when no other thread uses the store. A collection that cannot be
     /// closed is counted at the next start.
     pub(crate) fn close_all(&self) {
+        let mut failed = None;
         for (id, head_key) in self.counts.some(usize::MAX) {
-            if let Err(error) = self.close_one(id, &head_key) {
-                tracing::warn!(%error, "collections cannot be closed; the next start counts their elements");
+            let Err(failure) = self.close_one(id, &head_key) else { continue };
+            let is_last = !failure.is_of_damaged_page();
+            failed.get_or_insert(failure);
+            if is_last {
                 break;
             }
+        }
+        if let Some(error) = failed {
+            tracing::warn!(%error, "collections cannot be closed; the next start counts their elements");
         }
     }
 

@@ -75,7 +75,8 @@ impl Store {
         self.refusals.step()?;
         self.memory.note_write(key.len(), write.map(<[u8]>::len));
         match write {
-            Some(value) => self.map.upsert(key, value).map(|_| ())?,
+            // Without an answer: in a record store `upsert` reads the page first.
+            Some(value) => self.map.put(key, value)?,
             None => self.remove(key).map(|_| ())?,
         }
         Ok(())

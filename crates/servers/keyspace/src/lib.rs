@@ -83,5 +83,5 @@ pub use self::log_sync::{LogSync, SyncMode};
 pub use self::snapshot_file::MAX_SNAPSHOTS;
 pub use self::snapshot_state::SnapshotState;
 pub use self::store::{MAP_NAME, Store, StoreOptions};
-pub use self::sweep::Swept;
+pub use self::sweep::{Sweep, Swept};
 pub use self::transaction::{Lookups, Transaction};

@@ -13,12 +13,14 @@ use crate::failure::{Failure, Result};
 use crate::layout::{
     CollectionId, Head, SPACES, collection_prefix, hash_of, head_prefix, split_head_key,
 };
-use crate::log_sync::LogSync;
 use crate::own_keys;
 use crate::store::Store;
-use crate::stripes::{Access, stripe_of};
+use crate::stripes::{Access, Held, stripe_of};
 
-/// The result of a sweep.
+/// Heads of flushed databases that are removed while a stripe is held.
+const HEADS_AT_ONCE: usize = 16;
+
+/// The result of a sweep of expired keys.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Swept {
     /// Expired keys that were removed.
@@ -27,7 +29,39 @@ pub struct Swept {
     pub is_more: bool,
 }
 
+/// The result of a sweep of all parts.
+#[derive(Debug, Default)]
+pub struct Sweep {
+    /// Expired keys that were removed.
+    pub expired_keys: u64,
+    /// Whether a part without an error has more to do.
+    pub is_more: bool,
+    /// The first error.
+    pub failure: Option<Failure>,
+}
+
+impl Sweep {
+    /// Notes the result of a part: whether it has more to do.
+    fn note(&mut self, part: Result<bool>) {
+        match part {
+            Ok(is_more) => self.is_more |= is_more,
+            Err(failure) => drop(self.failure.get_or_insert(failure)),
+        }
+    }
+}
+
 impl Store {
+    /// Removes up to `budget` expired keys, and about `budget` records that no head refers to. An
+    /// error in one part does not keep the sweep from the others.
+    pub fn sweep(&self, budget: usize) -> Sweep {
+        let mut sweep = Sweep::default();
+        let expired = self.sweep_expired(budget);
+        sweep.expired_keys = expired.as_ref().map_or(0, |expired| expired.expired_keys);
+        sweep.note(expired.map(|expired| expired.is_more));
+        self.sweep_unused(budget, &mut sweep);
+        sweep
+    }
+
     /// Removes up to `budget` expired keys. A key whose removal finds no room stays, and the next
     /// one is removed, which may make room.
     pub fn sweep_expired(&self, budget: usize) -> Result<Swept> {
@@ -52,7 +86,11 @@ impl Store {
             if self.must_rest() {
                 return Ok(Swept { is_more: false, ..swept });
             }
-            match self.sweep_expiry(&entry, now_ms) {
+            let (at_ms, full) = own_keys::split_expiry(&entry).ok_or(Failure::Damaged)?;
+            let (_, hash, _) = split_head_key(full).ok_or(Failure::Damaged)?;
+            // An error of the lock is not of this entry.
+            let held = self.lock(SmallVec::from_slice(&[stripe_of(hash)]), Access::Exclusive)?;
+            match self.sweep_expiry(held, (&entry, at_ms, full), now_ms) {
                 Ok(is_key) => {
                     done += 1;
                     swept.expired_keys += u64::from(is_key);
@@ -71,12 +109,15 @@ impl Store {
         }
     }
 
-    /// Removes an expiry entry that is due, and its key; returns whether it was the key's entry.
-    fn sweep_expiry(&self, entry: &[u8], now_ms: u64) -> Result<bool> {
-        let (at_ms, full) = own_keys::split_expiry(entry).ok_or(Failure::Damaged)?;
-        let (space, hash, key) = split_head_key(full).ok_or(Failure::Damaged)?;
-        let stripes = SmallVec::from_slice(&[stripe_of(hash)]);
-        let held = self.lock(stripes, Access::Exclusive)?;
+    /// Removes an expiry entry that is due, and its key, whose stripe is held; returns whether it
+    /// was the key's entry. `entry` has its bytes, its time and the key of the head.
+    fn sweep_expiry<'store>(
+        &'store self,
+        held: Held<'store>,
+        (entry, at_ms, full): (&[u8], u64, &[u8]),
+        now_ms: u64,
+    ) -> Result<bool> {
+        let (space, _, key) = split_head_key(full).ok_or(Failure::Damaged)?;
         let mut transaction = self.begin(held, now_ms);
         let is_key = self.expires_at(full)? == Some(at_ms);
         if is_key {
@@ -99,31 +140,33 @@ impl Store {
 
     /// Removes about `budget` records that no head refers to; returns whether there are more.
     pub fn sweep_garbage(&self, budget: usize) -> Result<bool> {
-        let closed = self.close_some();
-        if self.must_rest() {
-            return closed.map(|()| false);
-        }
-        // Cleared before the search, so that garbage that comes during the search sets it again.
-        if !self.has_garbage.swap(false, Ordering::AcqRel) {
-            return closed.map(|()| false);
-        }
-        let left = match self.sweep_collections(budget) {
-            // It may be of the list of collections.
-            Err(failure) if failure.is_of_damaged_page() => {
-                self.sweep_spaces(budget).and(Err(failure))
-            }
-            left => left.and_then(|left| self.sweep_spaces(left)),
-        };
-        let is_more = left.as_ref().map_or(true, |&left| left == 0);
-        if is_more {
-            self.has_garbage.store(true, Ordering::Release);
-        }
-        closed.and(left.map(|_| is_more))
+        let mut sweep = Sweep::default();
+        self.sweep_unused(budget, &mut sweep);
+        sweep.failure.map_or(Ok(sweep.is_more), Err)
     }
 
-    /// Whether the disk of the log is slower than the writers: the sweep goes on later.
+    fn sweep_unused(&self, budget: usize, sweep: &mut Sweep) {
+        sweep.note(self.close_some());
+        // Cleared before the search, so that garbage that comes during the search sets it again.
+        if self.must_rest() || !self.has_garbage.swap(false, Ordering::AcqRel) {
+            return;
+        }
+        // A half each, so that neither part waits until the other one has nothing to do.
+        let half = budget.div_ceil(2);
+        let spaces = self.sweep_spaces(half);
+        let left = budget - half + spaces.as_ref().map_or(0, |&left| left);
+        for part in [spaces, self.sweep_collections(left)] {
+            if part.as_ref().map_or(true, |&left| left == 0) {
+                self.has_garbage.store(true, Ordering::Release);
+            }
+            sweep.note(part.map(|left| left == 0));
+        }
+    }
+
+    /// Whether the sweep goes on later: the disk of the log is slower than the writers, the log
+    /// cannot be written, or the server ends.
     pub(crate) fn must_rest(&self) -> bool {
-        self.log().is_some_and(LogSync::is_behind)
+        self.is_ending() || self.log().is_some_and(|log| log.is_behind() || log.has_failed())
     }
 
     fn sweep_collections(&self, mut budget: usize) -> Result<usize> {
@@ -183,16 +226,21 @@ impl Store {
 
     /// Removes heads in spaces that no database has.
     fn sweep_spaces(&self, mut budget: usize) -> Result<usize> {
-        // Spaces are reassigned only while all stripes are held. So while this stripe is held, no
-        // database gets one of these spaces.
-        let _held = self.lock(SmallVec::from_slice(&[0]), Access::Shared)?;
-        let used = self.spaces();
-        for space in (0..SPACES).filter(|space| !used.contains(space)) {
-            while budget > 0 && !self.unreadable.lock().spaces.contains(&space) {
+        for space in 0..SPACES {
+            while budget > 0 {
+                // Spaces are reassigned only while all stripes are held. So while this stripe is
+                // held, no database gets the space. It is held only for a few heads, because the
+                // removals may wait for the disk, and commands for the stripe.
+                let _held = self.lock(SmallVec::from_slice(&[0]), Access::Shared)?;
+                if self.spaces().contains(&space) || self.unreadable.lock().spaces.contains(&space)
+                {
+                    break;
+                }
                 if self.must_rest() {
                     return Ok(0);
                 }
-                let (removed, is_all) = match self.sweep_space(space, budget) {
+                let some = budget.min(HEADS_AT_ONCE);
+                let (removed, is_all) = match self.sweep_space(space, some, || self.must_rest()) {
                     Err(failure) if failure.is_of_damaged_page() => {
                         tracing::warn!(error = %failure, "flushed keys stay until the next start");
                         self.unreadable.lock().spaces.insert(space);
@@ -209,16 +257,26 @@ impl Store {
         Ok(budget)
     }
 
-    /// Removes up to `budget` heads of a space that no database has or gets; returns their number,
-    /// and whether they were all.
-    pub(crate) fn sweep_space(&self, space: u8, budget: usize) -> Result<(usize, bool)> {
+    /// Removes up to `budget` heads of a space that no database has or gets, until `must_stop`;
+    /// returns their number, and whether they were all.
+    pub(crate) fn sweep_space(
+        &self,
+        space: u8,
+        budget: usize,
+        must_stop: impl Fn() -> bool,
+    ) -> Result<(usize, bool)> {
         let range = KeyRange::between(&head_prefix(space, 0), &head_prefix(space + 1, 0));
         let (heads, is_all) = self.some_keys(range, budget)?;
-        for full in &heads {
+        for (removed, full) in heads.iter().enumerate() {
+            if must_stop() {
+                return Ok((removed, false));
+            }
+            #[cfg(test)]
+            self.refusals.step()?;
             let id = self.map.read(full, |value| Head::decode(value)?.content.id())?;
             if let Some(id) = id.flatten() {
                 self.counts.forget(id);
-                self.map.upsert(own_keys::garbage(id), [])?;
+                self.map.put(own_keys::garbage(id), [])?;
                 self.has_garbage.store(true, Ordering::Release);
             }
             self.map.remove(full)?;

@@ -467,7 +467,7 @@ impl<'store> Transaction<'store> {
 
     /// Removes all heads of a space that no database has.
     fn sweep_all_of(&self, space: u8) -> Result<()> {
-        while !self.store.sweep_space(space, SWEPT_AT_ONCE)?.1 {}
+        while !self.store.sweep_space(space, SWEPT_AT_ONCE, || false)?.1 {}
         Ok(())
     }
 

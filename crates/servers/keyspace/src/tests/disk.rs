@@ -3,7 +3,9 @@
 use std::path::Path;
 use std::sync::atomic::Ordering;
 
+use super::sweeps::flush;
 use super::*;
+use crate::snapshot_file::Writer;
 
 const PAGE_BYTES: u64 = 16 << 20;
 
@@ -65,6 +67,24 @@ fn a_command_that_is_too_long_does_nothing() {
     assert_eq!(get(&store, 0, b"key").as_deref(), Some(&b"1"[..]));
 }
 
+/// Damages the pages of a closed store that have one of these texts.
+fn damage(path: &Path, texts: &[&[u8]]) {
+    let mut changed = 0;
+    for file in std::fs::read_dir(path.join("pages")).expect("a folder") {
+        let file = file.expect("a file").path();
+        let mut bytes = std::fs::read(&file).expect("reads");
+        for text in texts {
+            let at: Vec<_> = (0..bytes.len().saturating_sub(text.len()))
+                .filter(|&at| bytes[at..].starts_with(text))
+                .collect();
+            at.iter().for_each(|&at| bytes[at] ^= 1);
+            changed += at.len();
+        }
+        std::fs::write(&file, bytes).expect("written");
+    }
+    assert!(changed > 0);
+}
+
 /// The sweep goes on with what can be read.
 #[test]
 fn a_damaged_page_stops_no_sweep() {
@@ -83,31 +103,10 @@ fn a_damaged_page_stops_no_sweep() {
     for number in 0..100_u32 {
         set(&store, 1, &number.to_be_bytes(), &value(1_000 + number), None);
     }
-    let flush = |store: &Store, database| {
-        let all = store.stripes.lock_all(Access::Exclusive);
-        let mut transaction = store.begin(all, store.clock().now_ms());
-        transaction.flush(database..=database).expect("flushes");
-        transaction.commit().expect("commits");
-    };
     flush(&store, 1);
     store.close().expect("closes");
 
-    let damaged = [&b"value 000007 value"[..], b"value 001007 value"];
-    let mut changed = 0;
-    for file in std::fs::read_dir(path.join("pages")).expect("a folder") {
-        let file = file.expect("a file").path();
-        let mut bytes = std::fs::read(&file).expect("reads");
-        for text in damaged {
-            let at: Vec<_> = (0..bytes.len().saturating_sub(text.len()))
-                .filter(|&at| bytes[at..].starts_with(text))
-                .collect();
-            at.iter().for_each(|&at| bytes[at] ^= 1);
-            changed += at.len();
-        }
-        std::fs::write(&file, bytes).expect("written");
-    }
-    assert!(changed > 0);
-
+    damage(&path, &[b"value 000007 value", b"value 001007 value"]);
     let store = on_disk(&path);
     let mut expired = 0;
     while store.has_garbage.load(Ordering::Relaxed) || expired < 150 {
@@ -125,4 +124,33 @@ fn a_damaged_page_stops_no_sweep() {
         flush(&store, 2);
     }
     assert_eq!(get(&store, 2, b"key"), None);
+}
+
+#[test]
+fn a_damaged_page_ends_a_snapshot_and_a_count_but_no_command() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("store");
+    let store = on_disk(&path);
+    for number in 0..200_u32 {
+        set(&store, 0, &number.to_be_bytes(), &value(number), None);
+    }
+    store.close().expect("closes");
+    damage(&path, &[b"value 000007 value"]);
+
+    let store = on_disk(&path);
+    let snapshot = folder.path().join("snapshot");
+    store.begin_snapshot(Writer::begin(&snapshot.with_extension("new")).expect("a file"));
+    for number in 0..200_u32 {
+        let stripe = Store::stripe_of_key(&number.to_be_bytes());
+        let locked = store.lock([stripe].into_iter().collect(), Access::Exclusive);
+        drop(locked.expect("the command goes on"));
+    }
+    let failure = store.save_stripes().expect_err("the snapshot fails");
+    assert!(failure.is_of_damaged_page(), "{failure}");
+    assert!(store.save(&snapshot, 1).expect_err("it fails again").is_of_damaged_page());
+    assert!(!snapshot.exists() && !snapshot.with_extension("new").exists());
+
+    store.count_in_background();
+    assert_eq!(store.known_count(), None);
+    store.count_for_client(0).expect_err("the keys cannot be counted");
 }

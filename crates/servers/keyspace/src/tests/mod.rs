@@ -13,6 +13,7 @@ mod log;
 mod mounted;
 mod pieces;
 mod snapshots;
+mod sweeps;
 
 use std::path::Path;
 use std::sync::Arc;
