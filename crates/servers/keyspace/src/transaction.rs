@@ -424,6 +424,7 @@ impl<'store> Transaction<'store> {
     pub fn flush(&mut self, databases: impl Iterator<Item = u8>) -> Result<()> {
         let mut spaces = self.spaces.unwrap_or_else(|| self.store.spaces());
         let mut used = [spaces, self.store.spaces()].concat();
+        let mut exchanged: SmallVec<[(u8, u8); 1]> = SmallVec::new();
         for database in databases {
             let old = spaces[usize::from(database)];
             if self.is_surely_empty(old)? {
@@ -432,6 +433,10 @@ impl<'store> Transaction<'store> {
             let fresh = self.empty_space(&used)?;
             used.push(fresh);
             spaces[usize::from(database)] = fresh;
+            exchanged.push((old, fresh));
+        }
+        // Nothing fails from here on. After an error the watchers are those of the old spaces.
+        for (old, fresh) in exchanged {
             self.touch_space(old, &[old]);
             self.held.exclusive().for_each(|(_, stripe)| stripe.exchange_watchers(old, fresh));
         }

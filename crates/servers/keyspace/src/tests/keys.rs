@@ -1,6 +1,8 @@
 //! Keys: flushes, expiry, collections, watchers.
 
+use super::sweeps::flush;
 use super::*;
+use crate::layout::{DATABASES, SPACES};
 
 #[test]
 fn several_writes_leave_no_intent_behind() {
@@ -192,4 +194,38 @@ fn expiries_that_are_set_again_in_one_transaction_stay() {
             assert!(store.map.get(&entry).expect("reads").is_some(), "{has_log} {count} {key:?}");
         }
     }
+}
+
+/// The flush of the second database finds no empty space, and the sweep of one is refused.
+#[test]
+fn a_flush_that_fails_halfway_keeps_watchers() {
+    let store = volatile();
+    set(&store, 0, b"watched", b"before", None);
+    set(&store, 1, b"key", b"value", None);
+    for _ in DATABASES + 1..SPACES {
+        set(&store, 2, b"key", b"value", None);
+        flush(&store, 2);
+    }
+    let changed = Arc::new(AtomicBool::new(false));
+    let stripe = Store::stripe_of_key(b"watched");
+    let mut held = store.lock_to_watch([stripe].into_iter().collect()).expect("locks");
+    held.stripe_mut(stripe).expect("held").watch(store.space(0), b"watched", &changed);
+    drop(held);
+
+    let all = store.stripes.lock_all(Access::Exclusive);
+    let mut transaction = store.begin(all, store.clock().now_ms());
+    refuse(&store, 0, 1);
+    transaction.flush(0..=1).expect_err("there is one empty space");
+    drop(transaction);
+    assert_eq!(get(&store, 0, b"watched").as_deref(), Some(&b"before"[..]));
+    set(&store, 0, b"watched", b"after", None);
+    assert!(changed.load(Ordering::Relaxed), "the watcher is told");
+
+    // Without the refusal a space is emptied.
+    let all = store.stripes.lock_all(Access::Exclusive);
+    let mut transaction = store.begin(all, store.clock().now_ms());
+    transaction.flush(0..=1).expect("flushes");
+    transaction.commit().expect("commits");
+    drop(transaction);
+    assert_eq!(get(&store, 0, b"watched"), None);
 }
