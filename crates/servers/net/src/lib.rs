@@ -6,6 +6,7 @@
 //! * `http.rs`: the HTTP server. `web_request.rs`: HTTP requests at the ports of other protocols.
 //! * `stats.rs`: counters of requests and their latencies (`histogram.rs`).
 //! * `buffers.rs`: buffers of connections. `descriptors.rs`: the limit on file descriptors.
+//! * `threads.rs`: the end of threads.
 
 pub mod access;
 pub mod buffers;
@@ -16,6 +17,7 @@ pub mod histogram;
 pub mod http;
 pub mod listeners;
 pub mod stats;
+pub mod threads;
 pub mod tls;
 pub mod web_request;
 

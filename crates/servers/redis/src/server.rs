@@ -13,6 +13,7 @@ use pando_keyspace::key_counts::Expiries;
 use pando_keyspace::memory::{EvictionPolicy, MemoryLimit};
 use pando_keyspace::{Store, clock};
 use pando_net::stats::Stats;
+use pando_net::threads;
 use pando_net::web_request::Alarm;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -103,9 +104,7 @@ impl Server {
     pub fn end_tasks(&self) {
         self.store.end_long_work();
         let tasks = std::mem::take(&mut *self.tasks.lock());
-        for task in tasks {
-            let _ = task.join();
-        }
+        tasks.into_iter().for_each(threads::join);
     }
 
     /// Whether a client must authenticate first.

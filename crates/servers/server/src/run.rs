@@ -20,7 +20,7 @@ use pando_keyspace::{Store, StoreOptions};
 use pando_memcached::State;
 use pando_net::listeners::{self, Listeners};
 use pando_net::stats::Count;
-use pando_net::{descriptors, http, tls};
+use pando_net::{descriptors, http, threads, tls};
 use pando_redis::{Server, config};
 use parking_lot::Mutex;
 use sd_notify::NotifyState;
@@ -173,9 +173,9 @@ fn run(
     let _ = stop.send(true);
     drop(loops);
     handles.iter().for_each(|handle| handle.thread().unpark());
-    for handle in handles.into_iter().chain(http) {
-        let _ = handle.join();
-    }
+    // A count on an event loop, a snapshot and a sweep end at once.
+    shared.redis.store.end_long_work();
+    handles.into_iter().chain(http).for_each(threads::join);
     drop(runtime);
     shared.redis.end_tasks();
     let end = served?;
