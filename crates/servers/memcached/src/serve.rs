@@ -97,10 +97,10 @@ impl Connection<'_> {
         self.has_begun = true;
         let line = &input[..end];
         let line = parse::until_zero(line.strip_suffix(b"\r").unwrap_or(line));
-        if let Err(failure) = flush::flush_if_due(*self.server) {
+        if let Err(failure) = flush::flush_if_due(*self.server)
+            && text::needs_values(line)
+        {
             server_error(reply, &failure);
-            // The line is not executed, so it is not known whether data follows it.
-            self.is_closing = true;
             return Some(end + 1);
         }
         self.is_meta = line.trim_ascii_start().starts_with(b"m");
@@ -148,7 +148,10 @@ impl Connection<'_> {
             return;
         };
         let max_item_bytes = self.server.state.max_item_bytes;
-        let outcome = match storage::store(&self.server, write, bytes, max_item_bytes) {
+        // A delayed flush that is refused would remove the new value, too.
+        let stored = flush::flush_if_due(*self.server)
+            .and_then(|()| storage::store(&self.server, write, bytes, max_item_bytes));
+        let outcome = match stored {
             Ok(outcome) => outcome,
             Err(failure) => {
                 // The client wants to replace the old value, so it must not remain.

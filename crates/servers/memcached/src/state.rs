@@ -3,6 +3,7 @@
 use std::cell::Cell;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
 
 use pando_keyspace::Store;
 use pando_net::stats::Stats;
@@ -76,19 +77,29 @@ impl<'run> Deref for Serving<'run> {
 pub(crate) struct Waiting {
     pub(crate) due_at: AtomicU64,
     /// Held during a flush.
-    pub(crate) turn: Mutex<()>,
+    pub(crate) turn: Mutex<Option<Refused>>,
+}
+
+/// A delayed flush that was refused.
+#[derive(Debug)]
+pub(crate) struct Refused {
+    /// When it is tried again.
+    pub(crate) again_at: Instant,
+    /// The error until then.
+    pub(crate) failure: String,
 }
 
 impl Default for Waiting {
     fn default() -> Self {
-        Self { due_at: AtomicU64::new(u64::MAX), turn: Mutex::new(()) }
+        Self { due_at: AtomicU64::new(u64::MAX), turn: Mutex::new(None) }
     }
 }
 
 impl Waiting {
     /// Sets the time, and replaces an earlier one.
     pub(crate) fn wait_until(&self, due_at: u64) {
-        let _turn = self.turn.lock();
+        let mut refused = self.turn.lock();
+        *refused = None;
         // Relaxed: only the time matters, and a thread that finds that it has come takes the lock.
         self.due_at.store(due_at, Ordering::Relaxed);
     }

@@ -17,6 +17,15 @@ const BAD_FORMAT: &str = "CLIENT_ERROR bad command line format";
 const BAD_TIME: &str = "CLIENT_ERROR invalid exptime argument";
 const ERROR: &str = "ERROR";
 
+/// Whether the command of a line reads values, and has no data behind the line.
+pub(crate) fn needs_values(line: &[u8]) -> bool {
+    let is_of = |name: &[u8]| {
+        matches!(name, b"get" | b"bget" | b"gets" | b"gat" | b"gats" | b"incr" | b"decr" | b"touch")
+            || matches!(name, b"mg" | b"ma" | b"me")
+    };
+    Rest(line).next().is_some_and(is_of)
+}
+
 /// Executes a line.
 pub(crate) fn command(connection: &mut Connection<'_>, line: &[u8], reply: &mut Vec<u8>) -> Next {
     let words = parse::words(line);
