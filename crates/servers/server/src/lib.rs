@@ -3,7 +3,8 @@
 //!
 //! Other crates have the protocols (`pando-redis`, `pando-memcached`), the stored data
 //! (`pando-keyspace`) and the parts that servers share (`pando-net`). This crate combines them:
-//! `run.rs` starts and stops the server, `connection.rs` and `admission.rs` accept clients, `site`
+//! `run.rs` starts and stops the server, `connection.rs` and `admission.rs` accept clients,
+//! `sweep.rs` removes in the background, `panics.rs` ends the server if a thread panics, `site`
 //! reports over HTTP.
 
 mod admission;
@@ -14,11 +15,13 @@ mod connection;
 #[cfg(test)]
 mod log_tests;
 mod options;
+mod panics;
 mod run;
 mod serve_error;
 mod shared;
 mod site;
 pub mod status;
+mod sweep;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 #[cfg(test)]

@@ -7,7 +7,6 @@
 use std::io;
 use std::net::SocketAddr;
 use std::num::NonZero;
-use std::panic::AssertUnwindSafe;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -19,7 +18,6 @@ use pando_keyspace::recover::{self, Recovered, Source};
 use pando_keyspace::{Store, StoreOptions};
 use pando_memcached::State;
 use pando_net::listeners::{self, Listeners};
-use pando_net::stats::Count;
 use pando_net::{descriptors, http, threads, tls};
 use pando_redis::{Server, config};
 use parking_lot::Mutex;
@@ -32,19 +30,14 @@ use tokio::task::LocalSet;
 use crate::admission::{self, Admitted};
 use crate::connection::{self, Client, Dialect};
 use crate::options::Options;
+use crate::panics::{Panic, Panics};
 use crate::serve_error::ServeError;
 use crate::shared::Shared;
 use crate::site::Observer;
+use crate::sweep;
 
-/// The time between two sweeps for expired keys; and between two looks at clients and at the log.
-const SWEEP_INTERVAL: Duration = Duration::from_millis(100);
-/// The longest time of a sweep.
-const SWEEP_TIME: Duration = Duration::from_millis(25);
-/// The number of records that a sweep removes between two checks of the time.
-const SWEEP_BUDGET: usize = 256;
-
-/// The time between two reports of a sweep that cannot do its work.
-const TOLD_EVERY: Duration = Duration::from_secs(60);
+/// The time between two looks at clients and at the log.
+const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The time between two reports of a recovery.
 const REPORT_EVERY: Duration = Duration::from_secs(1);
@@ -135,6 +128,7 @@ fn run(
     let (stop, stopped) = watch::channel(false);
     let observer = Observer::new(Arc::clone(&shared.redis));
     let http = http::start(&options.http, observer, &stopped)?;
+    let panics = Arc::new(Panics::default());
     let mut loops = Vec::new();
     let mut handles = Vec::new();
     for number in 0..threads {
@@ -142,14 +136,18 @@ fn run(
         let connections = Arc::new(AtomicUsize::new(0));
         loops.push(Loop { clients: sender, connections: Arc::clone(&connections) });
         let (shared, stopped) = (Arc::clone(&shared), stopped.clone());
+        let panics = Arc::clone(&panics);
         let runtime = runtime()?;
         let handle = std::thread::Builder::new()
             .name(format!("loop {number}"))
             .spawn(move || {
-                shared.redis.stats.enter_loop(number);
-                let local = LocalSet::new();
-                let work = serve_clients(shared, receiver, connections, stopped);
-                local.block_on(&runtime, work);
+                let redis = Arc::clone(&shared.redis);
+                panics.watch(&redis.stop, || {
+                    redis.stats.enter_loop(number);
+                    let local = LocalSet::new();
+                    let work = serve_clients(shared, receiver, connections, stopped);
+                    local.block_on(&runtime, work);
+                });
             })
             .map_err(pando_net::Error::Start)?;
         handles.push(handle);
@@ -157,18 +155,15 @@ fn run(
     let runtime = runtime()?;
     let sweeper = {
         let (shared, stopped) = (Arc::clone(&shared), stopped.clone());
+        let panics = Arc::clone(&panics);
         let thread = std::thread::Builder::new().name("sweep".to_owned());
         thread.spawn(move || {
-            let sweep = AssertUnwindSafe(|| sweep_until_stopped(&shared, &stopped));
-            if std::panic::catch_unwind(sweep).is_err() {
-                // Without it the server would run out of room.
-                tracing::error!("the sweep has panicked, so the server stops");
-                shared.redis.stop.notify_one();
-            }
+            panics.watch(&shared.redis.stop, || sweep::until_stopped(&shared, &stopped));
         })
     };
     handles.push(sweeper.map_err(pando_net::Error::Start)?);
-    let served = runtime.block_on(accept_until_stopped(options, listeners, &shared, &loops));
+    let served =
+        runtime.block_on(accept_until_stopped(options, listeners, &shared, (&loops, &panics)));
     // No more connections are accepted. Each loop ends when its connections have ended.
     let _ = stop.send(true);
     drop(loops);
@@ -192,7 +187,10 @@ fn run(
         }
         None => tracing::error!("a thread still uses the pool, so the pool is not closed"),
     }
-    Ok(end)
+    match panics.first().cloned() {
+        Some(Panic { thread, reason }) => Err(ServeError::Panicked { thread, reason }),
+        None => Ok(end),
+    }
 }
 
 /// Logs how far the recovery of a lost pool has come, at most once a second.
@@ -403,7 +401,7 @@ async fn accept_until_stopped(
     options: &Options,
     listeners: &mut Listeners,
     shared: &Shared,
-    loops: &[Loop],
+    (loops, panics): (&[Loop], &Panics),
 ) -> Result<End, ServeError> {
     let server = &shared.redis;
     let mut tcp = Vec::new();
@@ -431,7 +429,7 @@ async fn accept_until_stopped(
         tracing::info!(why, "the server stops: connections are closed, then the pool");
         Ok(End::Stopped)
     };
-    let mut tick = tokio::time::interval(SWEEP_INTERVAL);
+    let mut tick = tokio::time::interval(LOOK_INTERVAL);
     tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         let keepalive = server.config.size(config::TCP_KEEPALIVE) as u64;
@@ -450,7 +448,9 @@ async fn accept_until_stopped(
                 server.count_if_wanted();
                 server.clients.tick(server.config.size(config::TIMEOUT) as u64);
             }
-            _ = server.stop.notified() => return ending("SHUTDOWN"),
+            _ = server.stop.notified() => {
+                return ending(panics.first().map_or("SHUTDOWN", |panic| &panic.reason));
+            }
             _ = terminate.recv() => return ending("SIGTERM"),
             _ = interrupt.recv() => return ending("SIGINT"),
             _ = hangup.recv() => tracing::info!("SIGHUP is ignored"),
@@ -473,59 +473,6 @@ fn tell_manager(state: NotifyState<'_>) {
     if let Err(error) = sd_notify::notify(&[state]) {
         tracing::warn!(%error, "the manager of services cannot be told");
     }
-}
-
-/// Sweeps until the server stops, in a thread of its own: a sweep may wait for the disk.
-fn sweep_until_stopped(shared: &Shared, stopped: &watch::Receiver<bool>) {
-    let mut told_at = None::<Instant>;
-    // If the sender is gone, the server could not be started.
-    while !*stopped.borrow() && stopped.has_changed().is_ok() {
-        if let Err(error) = sweep_once(shared)
-            && told_at.is_none_or(|at| at.elapsed() > TOLD_EVERY)
-        {
-            tracing::warn!(%error, "the sweep was interrupted");
-            told_at = Some(Instant::now());
-        }
-        std::thread::park_timeout(SWEEP_INTERVAL);
-    }
-}
-
-fn sweep_once(shared: &Shared) -> Result<(), Failure> {
-    let server = &shared.redis;
-    server.limit_memory();
-    server.save_if_due();
-    if let Some(log) = server.store.log() {
-        // The sweep's writes would wait for the disk, and so would the connections behind them.
-        if log.is_behind() {
-            return Ok(());
-        }
-    }
-    if server.store.refuses_writes() {
-        return Ok(());
-    }
-    server.store.keep_intent_reserve();
-    server.stats.add(Count::Evicted, server.store.take_evicted_keys());
-    let begin = Instant::now();
-    let sweep = || -> Result<(), Failure> {
-        // Its error must not keep what would make room.
-        let flushed = pando_memcached::flush_if_due(shared.memcached());
-        loop {
-            let expired = server.store.sweep_expired(SWEEP_BUDGET);
-            // Also after an error: it may be of one page of a record store.
-            let is_garbage = server.store.sweep_garbage(SWEEP_BUDGET);
-            let swept = expired?;
-            server.stats.add(Count::Expired, swept.expired_keys);
-            let is_more = is_garbage? || swept.is_more;
-            if !is_more || begin.elapsed() > SWEEP_TIME {
-                return flushed;
-            }
-        }
-    };
-    let swept = sweep();
-    if let Err(error) = server.store.return_some_room() {
-        tracing::warn!(%error, "unused space cannot be returned to the file system");
-    }
-    swept
 }
 
 /// Enables TCP keepalive, with a probe of a silent client each `every_s` seconds.
@@ -597,5 +544,19 @@ async fn serve_clients(
             }
             _ = stopped.changed() => return,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_of_the_sweep_ends_the_server_with_an_error() {
+        let options = Options { threads: 1, ..Options::default() };
+        sweep::PANICS.store(true, Ordering::Relaxed);
+        let error = serve(&options).expect_err("it has not ended by itself");
+        assert!(matches!(&error, ServeError::Panicked { thread, .. } if thread == "sweep"));
+        assert!(error.to_string().contains("as a test wants"), "{error}");
     }
 }

@@ -29,6 +29,17 @@ pub enum ServeError {
         /// The reason.
         reason: String,
     },
+    /// A thread of the server has panicked, which has ended the server.
+    #[error(
+        "the thread '{thread}' has panicked: {reason}; what was acknowledged is kept. Start the server again, and \
+         report this as an error of Pando, with the server's log"
+    )]
+    Panicked {
+        /// The name of the thread.
+        thread: String,
+        /// The words of the panic.
+        reason: String,
+    },
     /// The file of users cannot be read.
     #[error("the file of users {path} cannot be loaded: {reason}")]
     Users {
