@@ -21,6 +21,8 @@ mod serve_error;
 mod shared;
 mod site;
 pub mod status;
+#[cfg(test)]
+mod store_tests;
 mod sweep;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;

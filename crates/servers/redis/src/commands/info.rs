@@ -27,6 +27,8 @@ const COUNTED_AT_ONCE_BYTES: u64 = 64 << 20;
 
 /// Up to this number of expiring keys, INFO counts them before it replies.
 const EXPIRIES_AT_ONCE: u64 = 10_000;
+/// In a store each may be in a page that is not in memory.
+const EXPIRIES_AT_ONCE_IN_STORE: u64 = 100;
 /// The time for which a count of more keys is used again.
 const EXPIRIES_AGE: Duration = Duration::from_secs(10);
 
@@ -75,7 +77,17 @@ fn info(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> 
                 line(&mut text, "counting", 1);
                 continue;
             }
-            write(context, &mut text)?;
+            match write(context, &mut text) {
+                // A damaged page of a store must not hide the other sections.
+                Err(failure) if *name == "Keyspace" => {
+                    line(
+                        &mut text,
+                        "keyspace_error",
+                        failure.to_string().replace(['\r', '\n'], " "),
+                    );
+                }
+                written => written?,
+            }
         }
     }
     context.reply.verbatim(&text);
@@ -300,7 +312,8 @@ fn keyspace(context: &Context<'_, '_>, text: &mut String) -> Result<()> {
 /// Keys that expire. Few keys are all counted. Otherwise this is the last count of a background
 /// thread, or, before the first count, a part of the keys.
 fn expiries(server: &Server) -> Result<Expiries> {
-    let first = server.store.expiries(EXPIRIES_AT_ONCE)?;
+    let most = server.store.page_bytes().map_or(EXPIRIES_AT_ONCE, |_| EXPIRIES_AT_ONCE_IN_STORE);
+    let first = server.store.expiries(most)?;
     if first.are_all {
         return Ok(first);
     }
