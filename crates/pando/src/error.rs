@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use crate::key::KeyError;
+use crate::value::ValueError;
 
 /// An error of a layer below the public API.
 pub(crate) type Source = Box<dyn std::error::Error + Send + Sync>;
@@ -691,6 +692,9 @@ pub enum Error {
     /// A stored key does not have the type that the typed map expects.
     #[error(transparent)]
     Key(#[from] KeyError),
+    /// A value cannot be stored as the typed map expects, or a stored one does not have that type.
+    #[error(transparent)]
+    Value(#[from] ValueError),
     /// The operating system refused a call.
     // The text contains the cause, so that one log line is enough. So the cause is not a source
     // too.

@@ -9,7 +9,8 @@
 //!
 //! A [`Pool`] is one file, or anonymous memory. It holds named [`Map`]s from byte strings to byte
 //! strings, ordered bytewise. [`TypedMap`] puts keys of Rust's own types on top, in an encoding
-//! that keeps their order.
+//! that keeps their order, and values of Rust's types. With the feature `json`, values may have any
+//! type of serde.
 //!
 //! ```
 //! use pando::{Pool, PoolOptions};
@@ -54,6 +55,8 @@ mod engine;
 mod entry;
 mod error;
 mod indexes;
+#[cfg(feature = "json")]
+mod json;
 mod key;
 mod log_files;
 mod map;
@@ -75,6 +78,9 @@ mod store;
 mod store_files;
 mod transaction;
 mod typed;
+mod typed_entry;
+mod typed_scan;
+mod value;
 mod write_batch;
 
 #[doc(hidden)]
@@ -82,6 +88,8 @@ pub use engine::compiled::CompiledDomain;
 pub use entry::Entry;
 pub use error::Error;
 pub use indexes::{IndexInfo, OptionInfo, indexes};
+#[cfg(feature = "json")]
+pub use json::Json;
 pub use key::{AsKey, AsKeyPrefix, AsKeyRange, Key, KeyError};
 pub use log_files::{LogFiles, LogReport};
 pub use map::Map;
@@ -100,5 +108,8 @@ pub use snapshot::{Snapshot, SnapshotOptions};
 pub use store::Store;
 pub use store_files::StoreFiles;
 pub use transaction::{Committed, Isolation, Transaction, TransactionScan};
-pub use typed::{TypedMap, TypedScan};
+pub use typed::TypedMap;
+pub use typed_entry::TypedEntry;
+pub use typed_scan::TypedScan;
+pub use value::{AsValue, Value, ValueCause, ValueError};
 pub use write_batch::{SESSIONS_MAP, WriteBatch};

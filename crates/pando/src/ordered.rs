@@ -63,7 +63,7 @@ impl Map {
     /// # Ok::<(), pando::Error>(())
     /// ```
     pub fn pop_first(&self) -> Result<Option<OwnedRecord>, Error> {
-        self.pop(Order::Ascending, |_| Ok(()))
+        self.pop(Order::Ascending, |_, _| Ok(()))
     }
 
     /// Removes the record with the largest key and returns it; otherwise as
@@ -73,7 +73,7 @@ impl Map {
     ///
     /// As [`pop_first`](Self::pop_first).
     pub fn pop_last(&self) -> Result<Option<OwnedRecord>, Error> {
-        self.pop(Order::Descending, |_| Ok(()))
+        self.pop(Order::Descending, |_, _| Ok(()))
     }
 
     /// Removes each record for which `keep` returns false, and returns how many. While other
@@ -154,13 +154,13 @@ impl Map {
     pub(crate) fn pop(
         &self,
         order: Order,
-        check: impl Fn(&[u8]) -> Result<(), Error>,
+        check: impl Fn(&[u8], &[u8]) -> Result<(), Error>,
     ) -> Result<Option<OwnedRecord>, Error> {
         for _ in 0..ATTEMPTS {
             let Some((key, value)) = self.naming_map(self.at_edge(order))? else {
                 return self.acknowledged(Ok(None));
             };
-            check(&key)?;
+            check(&key, &value)?;
             match self.index().compare_remove(&key, &value) {
                 // Another thread was first.
                 Err(IndexError::KeyNotFound | IndexError::ValueMismatch) => {}

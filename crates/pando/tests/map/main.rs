@@ -8,3 +8,4 @@ mod pins;
 mod races;
 mod scans;
 mod typed;
+mod values;

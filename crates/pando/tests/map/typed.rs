@@ -1,5 +1,6 @@
 //! Typed maps: all methods, borrowed forms of keys, ranges and prefixes.
 
+use std::collections::BTreeSet;
 use std::ops::Bound;
 
 use pando::{Error, KeyError, TypedMap, Upserted};
@@ -41,11 +42,7 @@ fn a_typed_map_has_every_method_of_a_map() {
         let refused = map.compare_remove(("b", 3), "5").expect_err("another value");
         assert!(matches!(refused, Error::ValueMismatch { actual } if actual == b"6"));
         map.compare_remove(("b", 3), "6").expect("it is so");
-        map.modify(("b", 2), |_, new| {
-            new.push(9);
-            true
-        })
-        .expect("fits");
+        map.modify(("b", 2), |_| Some(vec![9])).expect("fits");
         assert_eq!(map.entry(("b", 2)).and_then(|entry| entry.or_insert("0")).expect("fits"), [9]);
         map.upsert_many(&[(("c", 1), "x"), (("c", 2), "y"), (("d", 1), "z")]).expect("fits");
 
@@ -113,4 +110,44 @@ fn a_key_of_another_type_is_an_error_and_stays() {
         let found: Vec<_> = map.range(..).map(|record| record.ok().map(|(key, _)| key)).collect();
         assert_eq!(found, [None, Some(u16::MAX)], "{}", kept.name);
     }
+}
+
+/// The public methods of a type, by the text of the file.
+fn methods<'file>(text: &'file str, of: &str) -> BTreeSet<&'file str> {
+    let mut methods = BTreeSet::new();
+    let mut is_inside = false;
+    for line in text.lines() {
+        if let Some(subject) = line.strip_prefix("impl") {
+            let subject = subject.trim_end_matches(" {").split(" where").next().unwrap_or("");
+            let name = subject.rsplit([' ', '>']).find(|part| !part.is_empty()).unwrap_or("");
+            let type_name = subject.rsplit_once(&format!(" {of}<")).map_or(name, |_| of);
+            is_inside = type_name == of && !subject.contains(" for ");
+        } else if line == "}" {
+            is_inside = false;
+        } else if is_inside && let Some(method) = line.strip_prefix("    pub fn ") {
+            methods.extend(method.split(['(', '<']).next());
+        }
+    }
+    methods
+}
+
+#[test]
+fn no_method_is_missing_in_the_typed_forms() {
+    let map = [
+        include_str!("../../src/map.rs"),
+        include_str!("../../src/ordered.rs"),
+        include_str!("../../src/entry.rs"),
+    ];
+    let mut of_map: BTreeSet<_> = map.iter().flat_map(|text| methods(text, "Map")).collect();
+    assert!(of_map.len() > 30 && of_map.contains("entry") && of_map.contains("pop_last"));
+    let typed = methods(include_str!("../../src/typed.rs"), "TypedMap");
+    of_map.retain(|method| !typed.contains(method));
+    assert!(of_map.is_empty(), "TypedMap lacks {of_map:?}");
+
+    let entry = methods(include_str!("../../src/entry.rs"), "Entry");
+    assert!(entry.contains("or_insert_with"));
+    assert_eq!(methods(include_str!("../../src/typed_entry.rs"), "TypedEntry"), entry);
+    let scan = methods(include_str!("../../src/scan.rs"), "Scan");
+    assert!(scan.contains("next_record_back"));
+    assert_eq!(methods(include_str!("../../src/typed_scan.rs"), "TypedScan"), scan);
 }
