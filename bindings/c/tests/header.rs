@@ -104,6 +104,19 @@ fn the_examples_run() {
     }
 }
 
+/// The keys of the test vectors that all languages share, by the functions of the example.
+#[test]
+fn typed_keys_of_c_have_the_bytes_of_the_test_vectors() {
+    let vectors = root().join("../../crates/pando/tests/fixtures/typed-keys.tsv");
+    for compiler in compilers(["cc", "clang"]) {
+        let folder = TempDir::new().unwrap();
+        let source = root().join("examples/keys.c");
+        let program = compile(compiler, "-std=c99", &source, folder.path());
+        let printed = run(Command::new(program).arg(folder.path()).arg(&vectors));
+        assert!(printed.contains(" keys, 4 refused"), "{printed}");
+    }
+}
+
 #[test]
 fn the_program_of_the_page_runs() {
     let page = fs::read_to_string(root().join("../../docs/c.md")).unwrap();
