@@ -1,5 +1,6 @@
 //! A server that takes its options from a file.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::ErrorKind;
 use std::os::unix::net::UnixDatagram;
@@ -77,6 +78,26 @@ fn what_is_wrong_in_a_file_is_named() {
     let errors = String::from_utf8(ran.stderr).expect("text");
     assert!(errors.contains("requirepass") && errors.contains("512 bytes"), "{errors}");
     assert!(!errors.contains("secret"), "{errors}");
+}
+
+/// The page on serving has each option of the file, and no other.
+#[test]
+fn the_page_lists_the_options_of_the_file() {
+    let folder = tempfile::tempdir().expect("a folder");
+    fs::write(folder.path().join("pando.toml"), "no-option = 1\n").expect("written");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_pando"));
+    command.args(["serve", "--config", "pando.toml"]).current_dir(folder.path());
+    let errors = String::from_utf8(command.output().expect("it runs").stderr).expect("text");
+    let (_, options) = errors.split_once("expected one of ").expect("the options");
+    let options: BTreeSet<&str> = options.split('`').skip(1).step_by(2).collect();
+    assert!(options.len() > 20, "{options:?}");
+
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../docs/serve.md");
+    let page = fs::read_to_string(page).expect("the page");
+    let (_, section) = page.split_once("\n### The options of the file\n").expect("the section");
+    let section = section.split("\n## ").next().expect("its lines");
+    let rows = section.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next());
+    assert_eq!(rows.collect::<BTreeSet<_>>(), options);
 }
 
 #[test]
