@@ -109,6 +109,49 @@ fn the_page_on_verification_lists_the_long_checks() {
     assert_eq!(rows.collect::<BTreeSet<&str>>(), checks);
 }
 
+/// `Cargo.toml` has the earliest Rust. Other manifests and pages have the same; `.ci/long
+/// minimum-rust` takes it from there.
+#[test]
+fn every_place_names_the_same_earliest_rust() {
+    let rust = |text: &str, mark: &str| -> Vec<String> {
+        let is_number = |letter: &char| *letter == '.' || letter.is_ascii_digit();
+        let numbers = text.split(mark).skip(1).map(|rest| rest.chars().take_while(is_number));
+        numbers.map(Iterator::collect).collect()
+    };
+    let mark = "rust-version = \"";
+    let earliest = rust(&read(&root().join("Cargo.toml")), mark);
+    assert_eq!(earliest.len(), 1);
+    let mut manifests = Vec::new();
+    files(&root().join("crates"), "toml", &mut manifests);
+    files(&root().join("bindings"), "toml", &mut manifests);
+    let texts = manifests.iter().flat_map(|path| rust(&read(path), mark));
+    let pages = ["README.md", "CONTRIBUTING.md"].map(|page| read(&root().join(page)));
+    let pages = pages.iter().flat_map(|text| rust(text, "stable Rust "));
+    let found: Vec<String> = texts.chain(pages).collect();
+    assert!(found.len() >= 4, "only {found:?} are seen");
+    assert!(found.iter().all(|found| *found == earliest[0]), "{found:?}, and not {earliest:?}");
+}
+
+/// The page that compares the API with that of other maps names each method of a map.
+#[test]
+fn the_page_on_the_api_names_each_method_of_a_map() {
+    let page = read(&root().join("docs/api.md"));
+    let mut seen = 0;
+    for file in ["map.rs", "ordered.rs", "entry.rs"] {
+        let text = read(&root().join("crates/pando/src").join(file));
+        for methods in text.split("\nimpl Map {\n").skip(1) {
+            let methods = methods.split("\n}").next().unwrap_or_default();
+            for method in methods.split("\n    pub fn ").skip(1) {
+                let method = method.split(['(', '<']).next().unwrap_or_default();
+                let names = [format!("`{method}`"), format!("`{method}("), format!("::{method}`")];
+                seen += 1;
+                assert!(names.iter().any(|name| page.contains(name)), "{method} is not there");
+            }
+        }
+    }
+    assert!(seen > 30, "only {seen} methods are seen");
+}
+
 /// The names of tests on the pages about tests: words in backticks with three underscores or more.
 fn test_names(page: &str) -> impl Iterator<Item = &str> {
     let is_letter = |letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit();
