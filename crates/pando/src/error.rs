@@ -541,6 +541,12 @@ pub enum Error {
     /// has taken place.
     #[error("the store is open for reading alone; open it by Store::open, where it can be written")]
     StoreReadOnly,
+    /// There is no store at the path.
+    #[error("there is no store at {}; create one with Store::open or check the path", path.display())]
+    StoreNotFound {
+        /// Where the store was looked for.
+        path: PathBuf,
+    },
     /// Another process, or another handle of this one, has the store.
     #[error("the store in {} is open elsewhere; close it there first", path.display())]
     StoreBusy {

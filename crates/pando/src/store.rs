@@ -61,8 +61,8 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// [`Error::StoreBusy`] if it is open elsewhere; [`Error::Option`] if `memory_bytes` is less
-    /// than 16 MiB, or than 32 bytes for each page; [`Error::Damaged`],
+    /// [`Error::FolderNotFound`]; [`Error::StoreBusy`] if it is open elsewhere; [`Error::Option`]
+    /// if `memory_bytes` is less than 16 MiB, or than 32 bytes for each page; [`Error::Damaged`],
     /// [`Error::LogDamaged`], [`Error::LogForeign`], [`Error::Log`], [`Error::Storage`].
     pub fn open(path: impl AsRef<Path>, memory_bytes: u64) -> Result<Self, Error> {
         Self::open_with(path, memory_bytes, &PoolOptions::new())
@@ -81,7 +81,14 @@ impl Store {
     ) -> Result<Self, Error> {
         let path = Pool::checked(path.as_ref())?;
         let options = PoolOptions { salvage: false, ..options.clone() };
-        Pool::from_engine(engine::open_store(path, memory_bytes)?, &options).map(Self)
+        let engine =
+            engine::open_store(path, memory_bytes).map_err(|error| match path.parent() {
+                Some(folder) if !folder.as_os_str().is_empty() && !folder.exists() => {
+                    Error::FolderNotFound { path: folder.to_owned() }
+                }
+                _ => error,
+            })?;
+        Pool::from_engine(engine, &options).map(Self)
     }
 
     /// A pool that is a store.

@@ -51,7 +51,7 @@ impl StoreFiles {
     ///
     /// # Errors
     ///
-    /// As [`Store::open`]. An error too if there is no store.
+    /// As [`Store::open`]; [`Error::StoreNotFound`].
     ///
     /// ```
     /// use pando::{Error, Store, StoreFiles};
@@ -69,7 +69,11 @@ impl StoreFiles {
     /// ```
     pub fn open(&self, memory_bytes: u64) -> Result<Store, Error> {
         let path = Pool::checked(&self.path)?;
-        let engine = engine::open_store_unchanged(path, memory_bytes)?;
+        let engine = engine::open_store_unchanged(path, memory_bytes);
+        let engine = engine.map_err(|error| match path.join("pages").try_exists() {
+            Ok(false) => Error::StoreNotFound { path: path.to_owned() },
+            _ => error,
+        })?;
         Pool::from_engine(engine, &PoolOptions::new()).map(Store::of_pool)
     }
 

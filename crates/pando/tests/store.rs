@@ -185,6 +185,22 @@ fn a_dump_of_a_store_whose_list_of_maps_is_damaged_is_an_error() {
     }
 }
 
+#[test]
+fn a_store_that_is_not_there_is_an_error_of_its_own() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for name in ["", "none"] {
+        let path = folder.path().join(name);
+        let refused = StoreFiles::at(&path).open(MEMORY_BYTES).expect_err("there is none");
+        let Error::StoreNotFound { path: named } = &refused else { panic!("{refused:?}") };
+        assert_eq!(*named, path);
+    }
+    let refused = Store::open(folder.path().join("none/store"), MEMORY_BYTES);
+    let refused = refused.expect_err("it has no folder");
+    let Error::FolderNotFound { path } = &refused else { panic!("{refused:?}") };
+    assert_eq!(*path, folder.path().join("none"));
+    assert_eq!(std::fs::read_dir(folder.path()).expect("reads").count(), 0);
+}
+
 /// A store that was killed, and then closed. Two readers have it, and a writer none meanwhile.
 #[test]
 fn a_store_that_is_open_for_reading_alone_refuses_writes() {
