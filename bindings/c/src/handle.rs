@@ -129,14 +129,11 @@ fn grown(cell: usize) -> &'static Cell {
         return found;
     }
     let (segment, _) = place(cell);
-    let new_cell = || Cell {
-        handle: AtomicU64::new(0),
-        next: AtomicU64::new(0),
-        generation: AtomicU64::new(0),
-        object: AtomicPtr::new(std::ptr::null_mut()),
-    };
-    let cells: Box<[Cell]> = (0..FIRST_CELLS << segment).map(|_| new_cell()).collect();
-    let cells = Box::into_raw(cells);
+    // Not written, so that a large segment takes time and memory only as its cells are used: other
+    // threads may make it too.
+    let cells = Box::<[Cell]>::new_zeroed_slice(FIRST_CELLS << segment);
+    // SAFETY: a cell is integers and a pointer, and zeros are a cell without a handle.
+    let cells = Box::into_raw(unsafe { cells.assume_init() });
     let none = std::ptr::null_mut();
     // Release: pairs with the acquire in `find`. Relaxed: `find` loads it again.
     if TABLE[segment]
@@ -335,6 +332,38 @@ mod tests {
                 });
             }
         });
+    }
+
+    /// Threads that free one handle at once: one of them gets the object.
+    #[test]
+    fn a_handle_that_threads_free_at_once_is_freed_once() {
+        const THREADS: usize = 4;
+        const ROUNDS: usize = 2000;
+        let handles: Vec<_> = (0..ROUNDS).map(|n| give(One(n as u32))).collect();
+        let (at, freed) = (std::sync::Barrier::new(THREADS), AtomicUsize::new(0));
+        std::thread::scope(|scope| {
+            for _ in 0..THREADS {
+                scope.spawn(|| {
+                    for &handle in &handles {
+                        at.wait();
+                        match take::<One>(handle) {
+                            Ok(one) => {
+                                assert!(one.is_some());
+                                // Relaxed: the end of the scope orders the count.
+                                freed.fetch_add(1, Ordering::Relaxed);
+                            }
+                            Err(failure) => assert_eq!(failure.code, Code::FreedHandle),
+                        }
+                    }
+                });
+            }
+        });
+        assert_eq!(freed.into_inner(), ROUNDS);
+        // Each cell was returned once: no two new handles have the same.
+        let mut cells: Vec<_> = (0..2 * ROUNDS).map(|_| give(One(0)) as u64 >> 4 & LOW).collect();
+        cells.sort_unstable();
+        cells.dedup();
+        assert_eq!(cells.len(), 2 * ROUNDS);
     }
 
     #[test]

@@ -1,5 +1,6 @@
 /* Wrong handles, NULL, double frees and forks: each is an error, and nothing else happens. */
 #include <assert.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -131,6 +132,36 @@ static void wrong_handles(pando_pool *pool, pando_map *map) {
     check(pando_scan_free(scan));
     refused(pando_scan_next(scan, NULL, NULL, &found), PANDO_CODE_FREED_HANDLE);
     refused(pando_scan_free(scan), PANDO_CODE_FREED_HANDLE);
+}
+
+enum { RACES = 200 };
+static pando_map *raced[RACES];
+
+/* Frees each handle, beside another thread that does the same. Returns how many it has freed. */
+static void *free_all(void *freed) {
+    int at;
+    for (at = 0; at < RACES; at++) {
+        pando_error *error = pando_map_free(raced[at]);
+        if (error == NULL) {
+            ++*(int *)freed;
+        } else {
+            refused(error, PANDO_CODE_FREED_HANDLE);
+        }
+    }
+    return NULL;
+}
+
+/* Two threads free the same handles: each is freed once, and the other thread gets an error. */
+static void frees_at_once(pando_pool *pool) {
+    pthread_t other;
+    int at, here = 0, there = 0;
+    for (at = 0; at < RACES; at++) check(pando_pool_map(pool, "raced", NULL, &raced[at]));
+    assert(pthread_create(&other, NULL, free_all, &there) == 0);
+    free_all(&here);
+    assert(pthread_join(other, NULL) == 0);
+    assert(here + there == RACES);
+    /* No handle is held any more. */
+    check(pando_pool_drop_map(pool, "raced"));
 }
 
 static void options(pando_pool *pool, pando_map *map) {
@@ -328,6 +359,7 @@ int main(int count, char **arguments) {
     null_handles(pool, map);
     outputs(map);
     wrong_handles(pool, map);
+    frees_at_once(pool);
     options(pool, map);
     one_at_a_time(pool);
     guards(pool, map);
