@@ -123,6 +123,7 @@ int main(int argument_count, char **arguments) {
     pando_map_options transactional;
     pando_pool *pool, *other;
     pando_map *map, *synced;
+    pando_error *error;
     pando_snapshot *snapshot;
     pando_scan *scan;
     pando_transaction *transaction;
@@ -198,6 +199,17 @@ int main(int argument_count, char **arguments) {
     check(pando_pool_map(pool, "accounts", NULL, &map));
     assert(pando_map_is_transactional(map));
     check(pando_map_put(map, text("ash"), text("1")));
+    check(pando_map_free(map));
+    check(pando_pool_free(pool));
+
+    /* For reading alone, also where it cannot be written. */
+    check(pando_store_open_read_only(path, 16 << 20, &pool));
+    check(pando_pool_open_map(pool, "accounts", &map));
+    check(pando_map_get(map, text("ash"), &value, &found));
+    assert(found && value.len == 1);
+    error = pando_map_put(map, text("ash"), text("2"));
+    assert(pando_error_code(error) == PANDO_CODE_READ_ONLY);
+    pando_error_free(error);
     check(pando_map_free(map));
     check(pando_pool_free(pool));
     pando_bytes_free(&value);

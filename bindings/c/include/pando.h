@@ -87,7 +87,7 @@ enum pando_code
    */
   PANDO_CODE_OPTION = 8,
   /**
-   * There is no pool at the path.
+   * There is no pool, no store, no log or no folder at the path.
    */
   PANDO_CODE_POOL_NOT_FOUND = 9,
   /**
@@ -178,6 +178,10 @@ enum pando_code
    * Several processes cannot share this, or cannot do it at once.
    */
   PANDO_CODE_NOT_SHAREABLE = 31,
+  /**
+   * The store is open for reading alone.
+   */
+  PANDO_CODE_READ_ONLY = 32,
 };
 #ifndef __cplusplus
 #if __STDC_VERSION__ >= 202311L
@@ -906,6 +910,15 @@ struct pando_error *pando_store_open(const char *path,
                                      uint64_t memory_bytes,
                                      const struct pando_pool_options *options,
                                      struct pando_pool **store);
+
+/**
+ * Opens the store in a directory for reading alone, and changes none of its files. Writes are
+ * PANDO_CODE_READ_ONLY. Any number of processes may read a store at once, and none may write it
+ * meanwhile.
+ */
+struct pando_error *pando_store_open_read_only(const char *path,
+                                               uint64_t memory_bytes,
+                                               struct pando_pool **store);
 
 /**
  * Creates a pool at path from a backup. options must name a log.

@@ -26,7 +26,7 @@ pub enum pando_code {
     Forked = 7,
     /// An option or an argument has a value that is not allowed.
     Option = 8,
-    /// There is no pool at the path.
+    /// There is no pool, no store, no log or no folder at the path.
     PoolNotFound = 9,
     /// There is a pool or a file at the path already.
     PoolExists = 10,
@@ -72,6 +72,8 @@ pub enum pando_code {
     Io = 30,
     /// Several processes cannot share this, or cannot do it at once.
     NotShareable = 31,
+    /// The store is open for reading alone.
+    ReadOnly = 32,
 }
 
 use pando_code as Code;
@@ -121,7 +123,12 @@ impl Failure {
 
 fn code_of(error: &Error) -> Code {
     match error {
+        // Of a store: its pages have no room on the disk or in memory, or one of them is damaged.
+        Error::Storage(_) if error.is_out_of_room() => Code::Full,
+        Error::Storage(_) if error.damaged_page().is_some() => Code::Damaged,
+        Error::StoreReadOnly => Code::ReadOnly,
         Error::PoolNotFound { .. }
+        | Error::StoreNotFound { .. }
         | Error::FolderNotFound { .. }
         | Error::LogNotFound { .. }
         | Error::LogOfOtherPool { .. } => Code::PoolNotFound,
@@ -146,6 +153,7 @@ fn code_of(error: &Error) -> Code {
         | Error::Damaged(_)
         | Error::MapDamaged { .. }
         | Error::KeysOutOfOrder { .. }
+        | Error::UndoNeedsMap
         | Error::LogDamaged { .. }
         | Error::LogForeign { .. }
         | Error::LogOfStore { .. }

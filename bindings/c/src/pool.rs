@@ -3,7 +3,7 @@
 use std::ffi::c_char;
 use std::mem::MaybeUninit;
 
-use pando::{Pool, Store};
+use pando::{Pool, Store, StoreFiles};
 
 use crate::bytes::{pando_bytes, path, put, required, text};
 use crate::error::{call, pando_error};
@@ -104,6 +104,18 @@ pub extern "C" fn pando_store_open(
         let store = Store::open_with(self::path(path)?, memory_bytes, &pool_options(options)?)?;
         Ok(store.into_pool())
     })
+}
+
+/// Opens the store in a directory for reading alone, and changes none of its files. Writes are
+/// PANDO_CODE_READ_ONLY. Any number of processes may read a store at once, and none may write it
+/// meanwhile.
+#[unsafe(no_mangle)]
+pub extern "C" fn pando_store_open_read_only(
+    path: *const c_char,
+    memory_bytes: u64,
+    store: Option<&mut MaybeUninit<*mut pando_pool>>,
+) -> *mut pando_error {
+    opened(store, || Ok(StoreFiles::at(self::path(path)?).open(memory_bytes)?.into_pool()))
 }
 
 /// Creates a pool at path from a backup. options must name a log.

@@ -147,6 +147,25 @@ fn a_child_of_a_fork_waits_for_no_thread_of_its_parent() {
     }
 }
 
+#[test]
+fn a_store_on_a_full_file_system_has_the_code_of_no_room() {
+    let folder = TempDir::new().unwrap();
+    let program = compile("cc", "-std=c99", &root().join("tests/full.c"), folder.path());
+    let mounted = |command: &Path| {
+        let mut run = Command::new("unshare");
+        let mount = "mount -t tmpfs -o size=64m tmpfs \"$1\"; \"$2\" \"$1\"";
+        run.args(["-rm", "sh", "-ec", mount, "sh"]).arg(folder.path().join("disk")).arg(command);
+        run
+    };
+    fs::create_dir(folder.path().join("disk")).unwrap();
+    if !mounted(Path::new("true")).status().is_ok_and(|status| status.success()) {
+        assert!(std::env::var_os("PANDO_REQUIRE").is_none(), "this user may not mount");
+        eprintln!("skipped: this user may not mount a file system");
+        return;
+    }
+    run(&mut mounted(&program));
+}
+
 /// The functions that the header declares.
 fn functions() -> Vec<String> {
     let header = fs::read_to_string(root().join("include/pando.h")).unwrap();

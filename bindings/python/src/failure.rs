@@ -74,7 +74,12 @@ impl Failure {
 /// The name of the class of an error.
 fn class_of(error: &Error) -> &'static str {
     match error {
+        // Of a store: its pages have no room on the disk or in memory, or one of them is damaged.
+        Error::Storage(_) if error.is_out_of_room() => "FullError",
+        Error::Storage(_) if error.damaged_page().is_some() => "DamagedError",
+        Error::StoreReadOnly => "ReadOnlyError",
         Error::PoolNotFound { .. }
+        | Error::StoreNotFound { .. }
         | Error::FolderNotFound { .. }
         | Error::LogNotFound { .. }
         | Error::LogOfOtherPool { .. } => "PoolNotFoundError",
@@ -99,6 +104,7 @@ fn class_of(error: &Error) -> &'static str {
         | Error::Damaged(_)
         | Error::MapDamaged { .. }
         | Error::KeysOutOfOrder { .. }
+        | Error::UndoNeedsMap
         | Error::LogDamaged { .. }
         | Error::LogForeign { .. }
         | Error::LogOfStore { .. }

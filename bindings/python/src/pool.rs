@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pando::{Acknowledge, MapOptions, Pool, PoolOptions, Store};
+use pando::{Acknowledge, MapOptions, Pool, PoolOptions, Store, StoreFiles};
 use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
@@ -53,7 +53,31 @@ pub struct PyPool {
 #[derive(Clone)]
 enum Again {
     Pool { path: PathBuf, shared: bool, log: Option<PathBuf>, synced: bool },
-    Store { path: PathBuf, memory_bytes: u64, synced: bool },
+    Store { path: PathBuf, mode: StoreMode, memory_bytes: u64, synced: bool },
+}
+
+/// How a store is opened.
+#[derive(Clone, Copy)]
+enum StoreMode {
+    Append,
+    Read,
+}
+
+impl StoreMode {
+    fn of(py: Python<'_>, name: &str) -> PyResult<Self> {
+        match name {
+            "a" => Ok(Self::Append),
+            "r" => Ok(Self::Read),
+            other => Err(option(py, format!("the mode is {other:?}; allowed is \"a\" or \"r\""))),
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Append => "a",
+            Self::Read => "r",
+        }
+    }
 }
 
 impl PyPool {
@@ -241,7 +265,8 @@ impl PyPool {
                 options.set_item("synced", synced)?;
                 ("Pool", path)
             }
-            Again::Store { path, memory_bytes, synced } => {
+            Again::Store { path, mode, memory_bytes, synced } => {
+                options.set_item("mode", mode.name())?;
                 options.set_item("memory_bytes", memory_bytes)?;
                 options.set_item("synced", synced)?;
                 ("Store", path)
@@ -438,6 +463,11 @@ impl PyPool {
 /// Named maps in a directory, of which memory has only some pages: they may be larger than memory.
 /// All of them are transactional. `memory_bytes` is 16 MiB or more. It has the methods of a `Pool`.
 ///
+/// `mode` is "a" to open the store, or to create it if there is none; "r" to open it for reading
+/// alone, and then no file is changed. Any number of processes may read a store at once, and none
+/// may write it meanwhile. Writes are `ReadOnlyError`, and the options but `memory_bytes` are not
+/// looked at.
+///
 /// >>> import pando, tempfile
 /// >>> folder = tempfile.TemporaryDirectory()
 /// >>> with pando.Store(folder.name + "/store", memory_bytes=16 << 20) as store:
@@ -453,12 +483,13 @@ pub struct PyStore;
 impl PyStore {
     #[new]
     #[pyo3(signature = (
-        path, *, memory_bytes=256 << 20, synced=false, snapshot_max_age=None,
+        path, *, mode="a", memory_bytes=256 << 20, synced=false, snapshot_max_age=None,
         snapshot_max_bytes=None
     ))]
     fn new(
         py: Python<'_>,
         path: PathBuf,
+        mode: &str,
         memory_bytes: u64,
         synced: bool,
         snapshot_max_age: Option<f64>,
@@ -467,9 +498,13 @@ impl PyStore {
         let path = absolute(path);
         let options = PoolOptions::new().acknowledge(acknowledge(synced));
         let options = limited(py, options, snapshot_max_age, snapshot_max_bytes)?;
-        let store = py.detach(|| Store::open_with(&path, memory_bytes, &options));
+        let mode = StoreMode::of(py, mode)?;
+        let store = py.detach(|| match mode {
+            StoreMode::Append => Store::open_with(&path, memory_bytes, &options),
+            StoreMode::Read => StoreFiles::at(&path).open(memory_bytes),
+        });
         let store = store.map_err(|error| Failure::from(error).raise(py))?;
-        let again = Some(Again::Store { path, memory_bytes, synced });
+        let again = Some(Again::Store { path, mode, memory_bytes, synced });
         let pool = PyPool::opened_by(store.into_pool(), again, true);
         Ok(PyClassInitializer::from(pool).add_subclass(Self))
     }

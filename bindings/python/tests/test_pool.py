@@ -260,6 +260,121 @@ def test_a_store(tmp_path):
         pando.Store(str(tmp_path / "small"), memory_bytes=1)
 
 
+def test_a_store_is_opened_for_reading_alone(tmp_path):
+    path = str(tmp_path / "store")
+    for missing, mode in ((path, "r"), (path + "/store", "a")):
+        with pytest.raises(FileNotFoundError) as raised:
+            pando.Store(missing, mode=mode, memory_bytes=16 << 20)
+        assert isinstance(raised.value, pando.PoolNotFoundError)
+    with pando.Store(path, memory_bytes=16 << 20) as store:
+        store.map("trees", key=str)["ash"] = b"1"
+
+    def files():
+        found = (tmp_path / "store").rglob("*")
+        return {file: file.read_bytes() for file in found if file.is_file()}
+
+    before = files()
+    with (
+        pando.Store(path, mode="r", memory_bytes=16 << 20) as store,
+        pando.Store(path, mode="r", memory_bytes=16 << 20) as other,
+    ):
+        trees = store.open_map("trees", key=str)
+        assert trees["ash"] == b"1" and other.open_map("trees", key=str)["ash"] == b"1"
+        assert list(trees.scan()) == [("ash", b"1")] and len(trees) == 1
+        with store.snapshot() as snapshot, store.transaction() as tx:
+            assert snapshot.get(trees, "ash") == tx.get(trees, "ash") == b"1"
+        assert store.check()["problems"] == [] and store.stat()["maps"][0]["name"] == "trees"
+        writes = [
+            lambda: trees.__setitem__("ash", b"2"),
+            lambda: trees.update(elm=b"2"),
+            lambda: trees.put_many({"elm": b"2"}),
+            lambda: trees.pop("ash"),
+            lambda: trees.clear(),
+            lambda: store.run(lambda tx: tx.put(trees, "elm", b"2")),
+            lambda: store.write(pando.WriteBatch().put(trees, "elm", b"2")),
+            lambda: store.map("other"),
+        ]
+        for write in writes:
+            with pytest.raises(pando.ReadOnlyError) as raised:
+                write()
+            assert isinstance(raised.value, PermissionError)
+        with pytest.raises(pando.BusyError):
+            pando.Store(path, memory_bytes=16 << 20)
+        again = pickle.loads(pickle.dumps(trees))
+        with pytest.raises(pando.ReadOnlyError):
+            again["ash"] = b"2"
+        again.pool.close()
+    assert files() == before
+    with pytest.raises(pando.OptionError, match="the mode"):
+        pando.Store(path, mode="r+")
+
+
+FULL_STORE = """
+import pando, sys
+store = pando.Store(sys.argv[1] + "/store", memory_bytes=16 << 20)
+numbers = store.map("numbers", key=int)
+try:
+    for n in range(0, 1_000_000, 100):
+        numbers.put_many((n + m, b"x" * 1000) for m in range(100))
+except MemoryError as error:
+    assert isinstance(error, pando.FullError), error
+    print("full")
+try:
+    store.close()
+except pando.FullError as error:
+    print(error)
+"""
+
+
+def test_a_store_on_a_full_file_system_raises_memory_error(tmp_path):
+    mounted = ["unshare", "-rm", "sh", "-ec", 'mount -t tmpfs -o size=64m tmpfs "$1"; shift; "$@"', ""]
+    if subprocess.run([*mounted, tmp_path, "true"]).returncode != 0:
+        assert "PANDO_REQUIRE" not in os.environ
+        pytest.skip("this user may not mount a file system")
+    command = [*mounted, tmp_path, sys.executable, "-c", FULL_STORE, tmp_path]
+    told = subprocess.run(command, capture_output=True, text=True)
+    assert told.returncode == 0 and told.stdout.startswith("full\n"), told
+
+
+def test_a_damaged_page_of_a_store_is_an_error_of_its_own(tmp_path):
+    path = tmp_path / "store"
+    with pando.Store(path, memory_bytes=16 << 20) as store:
+        numbers = store.map("numbers", key=int)
+        numbers.put_many((n, b"x" * 1000) for n in range(10_000))
+    for segment in (path / "pages").glob("segment-*"):
+        damaged = bytearray(segment.read_bytes())
+        for at in range(len(damaged) // 2, len(damaged), 1000):
+            damaged[at] ^= 1
+        segment.write_bytes(damaged)
+    with pando.Store(path, mode="r", memory_bytes=16 << 20) as store:
+        with pytest.raises(pando.DamagedError):
+            list(store.map("numbers", key=int).values())
+
+
+CLOSED_WITH_A_VIEW = """
+import os, pando, signal, sys
+pool = pando.Pool(sys.argv[1], log=sys.argv[2])
+trees = pool.map("trees", key=str, transactional=True)
+trees["aspen"] = b"x" * 5000
+pin = pool.pin()
+view = pin.get(trees, "aspen")
+trees["ash"] = b"1"
+pool.close()
+assert pool.closed and view == b"x" * 5000
+# All that is not in the log is lost.
+os.remove(sys.argv[1])
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_a_close_makes_durable_what_a_view_outlives(tmp_path):
+    path, log = str(tmp_path / "pool"), str(tmp_path / "log")
+    closed = subprocess.run([sys.executable, "-c", CLOSED_WITH_A_VIEW, path, log])
+    assert closed.returncode == -signal.SIGKILL
+    with pando.Pool(path, log=log) as pool:
+        assert dict(pool.map("trees", key=str)) == {"ash": b"1", "aspen": b"x" * 5000}
+
+
 WRITER = """
 import pando, sys
 numbers = pando.Pool(sys.argv[1]).map("numbers", key=int)

@@ -28,6 +28,7 @@ from ._errors import NotTransactionalError as NotTransactionalError
 from ._errors import OptionError as OptionError
 from ._errors import PoolExistsError as PoolExistsError
 from ._errors import PoolNotFoundError as PoolNotFoundError
+from ._errors import ReadOnlyError as ReadOnlyError
 from ._errors import SessionError as SessionError
 from ._errors import SnapshotRevokedError as SnapshotRevokedError
 from ._errors import TooManyThreadsError as TooManyThreadsError
@@ -290,6 +291,7 @@ class Store(Pool):
         cls,
         path: _Path,
         *,
+        mode: Literal["a", "r"] = "a",
         memory_bytes: int = ...,
         synced: bool = False,
         snapshot_max_age: float | None = None,

@@ -21,7 +21,7 @@ class LengthError(Error, ValueError):
 
 
 class PoolNotFoundError(Error, FileNotFoundError):
-    """There is no pool, no log or no folder at the path."""
+    """There is no pool, no store, no log or no folder at the path."""
 
 
 class PoolExistsError(Error, FileExistsError):
@@ -78,6 +78,10 @@ class NotShareableError(Error, RuntimeError):
 
 class NoLogError(Error):
     """The call needs a pool with a log, or a store."""
+
+
+class ReadOnlyError(Error, PermissionError):
+    """The store is open for reading alone."""
 
 
 class KeyExistsError(Error, KeyError):
