@@ -22,15 +22,14 @@ impl<D: Domain> BzTree<D> {
         content: &Content,
         wanted: Wanted,
     ) -> Outcome {
-        let middle = match content {
-            Content::Numbers(pairs)
-                // Ascending keys: the left leaf gets no more.
-                if let (Some(key), Some(last)) = (wanted.number(), pairs.last())
-                    && key > last.key =>
+        let middle = match (content, wanted.number()) {
+            // Ascending keys: the left leaf gets no more.
+            (Content::Numbers(pairs), Some(key))
+                if pairs.last().is_some_and(|last| key > last.key) =>
             {
                 (pairs.len() - 1).min(self.capacity() as usize)
             }
-            content => middle_of(content),
+            _ => middle_of(content),
         };
         if middle == 0 || middle >= content.len() {
             return Ok(Progress::Nothing);

@@ -98,21 +98,21 @@ impl Server {
     /// port `port` of loopback.
     fn command(self, ours: &[String], folder: &Path, port: u16, socket: &Path) -> Command {
         let port = port.to_string();
-        match self {
-            Self::Pando => {
+        match (self, self.index()) {
+            (Self::Pando, _) => {
                 let mut command = Command::new(&ours[0]);
                 command.args(&ours[1..]).arg("--pool").arg(folder.join("server.pool"));
                 command.args(["serve", "--port", &port, "--unix"]).arg(socket);
                 command
             }
-            _ if let Some(index) = self.index() => {
+            (_, Some(index)) => {
                 let mut command = Command::new(&ours[0]);
                 command.args(&ours[1..]).arg("--pool").arg(folder.join("server.pool"));
                 command.args(["serve", "--port", "0", "--memcached-port", &port]);
                 command.args(["--index", index]);
                 command
             }
-            Self::Memcached => {
+            (Self::Memcached, _) => {
                 let mut command = Command::new("memcached");
                 command.args(["-l", "127.0.0.1", "-p", &port, "-U", "0", "-u", "root"]);
                 command.args(["-m", "4096", "-c", "2000", "-e"]).arg(folder.join("memory"));
