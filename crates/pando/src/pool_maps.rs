@@ -174,8 +174,9 @@ impl Pool {
     /// full pool, and from then on the name is free. Then this call frees the map's blocks, in time
     /// that grows with the map. Freed space is usable at once, and no other call waits. (In a
     /// [`Store`](crate::Store) a thread does this part, and the call does not wait for it;
-    /// [`clear_dropped`](Self::clear_dropped) does.) After a crash the map is unchanged, or it is removed and its blocks are freed when the
-    /// pool is opened again, by a thread that ends when it is done or the pool is closed.
+    /// [`clear_dropped`](Self::clear_dropped) does.) After a crash the map is unchanged, or it is
+    /// removed and its blocks are freed when the pool is opened again, by a thread that ends when
+    /// it is done or the pool is closed.
     ///
     /// # Errors
     ///
@@ -222,9 +223,9 @@ impl Pool {
     ///
     /// # Errors
     ///
-    /// Of a store, if a page of such a map is damaged or the disk refuses; the other maps are freed.
-    /// A map that a thread inside a call may still use is left for later, without an error. Of a
-    /// pool, [`Error::Damaged`] and others as [`open_map`](Self::open_map).
+    /// Of a store, if a page of such a map is damaged or the disk refuses; the other maps are
+    /// freed. A map that a thread inside a call may still use is left for later, without an error.
+    /// Of a pool, [`Error::Damaged`] and others as [`open_map`](Self::open_map).
     ///
     /// ```
     /// use pando::{Error, Store};

@@ -359,8 +359,8 @@ impl Store {
     /// # Errors
     ///
     /// The first one, after all maps were tried: as [`checkpoint`](Self::checkpoint), and
-    /// [`Error::Index`] if a page cannot be read. Then [`StoreStat::dropped_maps`] has the number of
-    /// those that are left. It has those too that a thread may still use, which is no error.
+    /// [`Error::Index`] if a page cannot be read. Then [`StoreStat::dropped_maps`] has the number
+    /// of those that are left. It has those too that a thread may still use, which is no error.
     pub fn clear_dropped(&self) -> Result<()> {
         self.shared.clear_dropped()
     }
