@@ -19,7 +19,7 @@ use pando_device::Directory;
 use pando_index::RangeIndex;
 use pando_log::Recovered;
 use pando_pmem::layout::CATALOG_VERSION_OFF;
-use pando_pmem::{CreateOptions, Domain, LogName, Unpublished};
+use pando_pmem::{CreateOptions, Domain, LogName, Unpublished, mutant};
 use pando_tc::{ListedMap, MapList, Rebuild, Replayed, replay};
 use pando_tree::maps::{Catalog, OptionValues};
 
@@ -75,7 +75,8 @@ pub(super) fn rebuild<D: Domain>(
         replayed => replayed,
     };
     let (mut building, (recovered, replayed)) = replayed?;
-    if building.begun.is_none() && replayed.commits > 0 {
+    let has_no_list = building.begun.is_none() && !mutant!("rebuild-without-a-list");
+    if has_no_list && replayed.commits > 0 {
         // Each map of a pool is in a list before its first commit, in the image or in the log.
         return Err(Error::LogDamaged {
             path: source.path().into(),

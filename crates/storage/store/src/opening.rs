@@ -169,7 +169,7 @@ impl<'log, D: Domain> Opening<'log, D> {
             && let Ok(log_id) = log_id_of(log.as_ref())
         {
             // The log of a store that an earlier version has made is named by its pages.
-            if owner_of(log.as_ref())? == Owner::Pool {
+            if owner_of(log.as_ref())? == Owner::Pool && !mutant!("store-takes-the-log-of-a-pool") {
                 let what = "it is that of a pool".to_owned();
                 return Err(Error::OtherLog { path: log.path(), what });
             }

@@ -595,6 +595,9 @@ impl Shared {
                 Ok(is_cleared) => has_cleared |= is_cleared,
                 Err(error) => {
                     first.get_or_insert(error);
+                    if mutant!("store-clearing-ends-at-damage") {
+                        break;
+                    }
                 }
             }
         }
