@@ -180,11 +180,13 @@ impl Store {
         let _held = self.lock_unchecked(SmallVec::from_slice(&[index]), Access::Shared)?;
         let Some(begin) = self.stripes.heads(index).next() else { return Ok(true) };
         let (next, found) = self.heads_from(begin, index)?;
-        if self.stripes.heads(index).advance(begin, next, &found) {
+        let mut heads = self.stripes.heads(index);
+        if heads.advance(begin, next, &found) {
             // Release: with the load in `are_heads_known`.
             self.key_counts.stripes.fetch_add(1, Ordering::Release);
         }
-        Ok(next == HeadCounts::END)
+        // Another thread may have ended an earlier step, which did not come as far.
+        Ok(heads.next().is_none())
     }
 
     /// The numbers of a stripe's heads from `begin` on, and the place up to which they are.

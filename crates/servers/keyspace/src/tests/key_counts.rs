@@ -125,3 +125,17 @@ fn a_client_of_a_record_store_reads_no_keys_to_count_them() {
     put(b"newer", Some(51));
     assert_eq!(number_of(&store, 0).expect("known"), Some(52));
 }
+
+#[test]
+fn threads_that_count_at_the_same_time_find_the_same_number() {
+    const KEYS: u64 = 3_000;
+    let folder = tempfile::tempdir().expect("a folder");
+    let store = opened_again(&folder.path().join("pool"), KEYS);
+    std::thread::scope(|scope| {
+        let counting: Vec<_> = (0..4).map(|_| scope.spawn(|| store.count(0))).collect();
+        for counting in counting {
+            assert_eq!(counting.join().expect("no panic").expect("counts"), KEYS);
+        }
+    });
+    assert_eq!(store.known_count(), Some(KEYS));
+}
