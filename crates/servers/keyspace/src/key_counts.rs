@@ -2,9 +2,9 @@
 //!
 //! # Protocol
 //!
-//! Each stripe has the numbers of its heads per space ([`HeadCounts`]). They are not known after a
-//! start. A count reads the heads once, in the order of their keys, in steps of about [`STEP`]. The
-//! first place that is not counted, `next`, decides: heads before it are in the numbers.
+//! Each stripe has the numbers of its heads per space (`head_counts.rs`). They are not known after a
+//! start. A count reads the heads once, in the order of their keys, in steps of about 2 ms. The first
+//! place that is not counted, `next`, decides: heads before it are in the numbers.
 //!
 //! | who | lock of the stripe | what changes |
 //! | --- | --- | --- |

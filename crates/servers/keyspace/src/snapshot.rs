@@ -10,8 +10,8 @@
 //!   not written yet, before it changes anything. So every stripe is written as of the snapshot's
 //!   point in time, without a copy in memory. A writing command may have to wait until one stripe,
 //!   a 1,024th of the keys, is written.
-//! * An error ends the snapshot. A command that finds it ([`Snapshots::failure`]) goes on, and no
-//!   later command writes a stripe. The snapshot also ends when the server does.
+//! * An error ends the snapshot. A command that finds it keeps it for the snapshot and goes on, and
+//!   no later command writes a stripe. The snapshot also ends when the server does.
 //! * The file (`snapshot_file.rs`) is written under a temporary name, synced, and then renamed, so
 //!   under its own name it is complete. Before that the earlier snapshots get the names `PATH.1`,
 //!   `PATH.2` and so on. A crash between two renames leaves a gap in the numbers; so the newest one

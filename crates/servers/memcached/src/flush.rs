@@ -32,8 +32,8 @@ pub(crate) fn flush(server: Server<'_>) -> Result<()> {
 ///
 /// # Errors
 ///
-/// Its error, if it failed less than [`AGAIN_AFTER`] ago. Until then it is not tried again, because
-/// each try locks all keys. No value may be shown meanwhile.
+/// Its error, if it failed now or within the last second. Within that second it is not tried again,
+/// because each try locks all keys. No value may be shown meanwhile.
 #[inline]
 pub fn flush_if_due(server: Server<'_>) -> Result<()> {
     let waiting = &server.state.waiting;
