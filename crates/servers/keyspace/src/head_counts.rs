@@ -1,8 +1,30 @@
-//! The numbers of a stripe's heads (`key_counts.rs`).
+//! How far the keys are counted, and the numbers of a stripe's heads (`key_counts.rs`).
 
+use std::sync::atomic::{AtomicBool, AtomicUsize};
+
+use parking_lot::Mutex;
 use smallvec::SmallVec;
 
 use crate::layout::head_prefix;
+
+/// How far the keys are counted.
+#[derive(Debug, Default)]
+pub(crate) struct KeyCounts {
+    /// The number of stripes whose heads are all counted.
+    pub(crate) stripes: AtomicUsize,
+    /// Whether a client waits for a count in the background.
+    pub(crate) is_wanted: AtomicBool,
+    /// The error of the last count in the background.
+    pub(crate) failure: Mutex<Option<String>>,
+}
+
+impl KeyCounts {
+    /// As after a start.
+    #[cfg(test)]
+    pub(crate) fn forget(&self) {
+        self.stripes.store(0, std::sync::atomic::Ordering::Relaxed);
+    }
+}
 
 /// The numbers of a stripe's heads per space, as far as they are counted.
 #[derive(Debug, Default)]

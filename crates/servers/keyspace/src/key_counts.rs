@@ -2,9 +2,9 @@
 //!
 //! # Protocol
 //!
-//! Each stripe has the numbers of its heads per space (`head_counts.rs`). They are not known after a
-//! start. A count reads the heads once, in the order of their keys, in steps of about 2 ms. The first
-//! place that is not counted, `next`, decides: heads before it are in the numbers.
+//! Each stripe has the numbers of its heads per space (`head_counts.rs`). They are not known after
+//! a start. A count reads the heads once, in the order of their keys, in steps of about 2 ms. The
+//! first place that is not counted, `next`, decides: heads before it are in the numbers.
 //!
 //! | who | lock of the stripe | what changes |
 //! | --- | --- | --- |
@@ -22,11 +22,10 @@
 //! In a record store a count reads all pages with heads. So no thread that serves clients counts
 //! there: it asks for a count in the background, and says that the number is not known yet.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use pando::KeyRange;
-use parking_lot::Mutex;
 use smallvec::SmallVec;
 
 use crate::failure::{Failure, Result, fail_with};
@@ -38,17 +37,6 @@ use crate::stripes::{Access, STRIPES, StripeIndex, hashes_of};
 
 /// About the longest time of a step of a count. In tests a step counts the keys of one hash.
 const STEP: Duration = Duration::from_millis(if cfg!(test) { 0 } else { 2 });
-
-/// How far the keys are counted.
-#[derive(Debug, Default)]
-pub(crate) struct KeyCounts {
-    /// The number of stripes whose heads are all counted.
-    stripes: AtomicUsize,
-    /// Whether a client waits for a count in the background.
-    is_wanted: AtomicBool,
-    /// The error of the last count in the background.
-    failure: Mutex<Option<String>>,
-}
 
 /// Keys with an expiry.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -66,14 +54,6 @@ impl Expiries {
     pub fn average_ms(&self, database: u8) -> u64 {
         let at = usize::from(database);
         self.left_ms[at].checked_div(self.keys[at]).unwrap_or(0)
-    }
-}
-
-impl KeyCounts {
-    /// As after a start.
-    #[cfg(test)]
-    pub(crate) fn forget(&self) {
-        self.stripes.store(0, Ordering::Relaxed);
     }
 }
 

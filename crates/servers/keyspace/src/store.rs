@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use crate::clock::Clock;
 use crate::drafts::Drafts;
 use crate::failure::{Failure, Result, fail};
-use crate::key_counts::KeyCounts;
+use crate::head_counts::KeyCounts;
 use crate::layout::{
     CollectionId, DATABASES, HASH_BITS, LONG_ABOVE_BYTES, LONG_ABOVE_BYTES_ON_DISK, SPACES,
 };
