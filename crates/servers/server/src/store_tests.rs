@@ -1,4 +1,4 @@
-//! Replies of a server of a record store with a damaged page.
+//! Replies of a server of a record store: before its keys are counted, and with a damaged page.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -18,6 +18,31 @@ fn open(path: &Path) -> Shared {
 
 fn replies(server: &Shared, input: &str) -> String {
     String::from_utf8(testing::redis_on(server, input.as_bytes(), 1 << 16)).expect("text")
+}
+
+#[test]
+fn requests_for_the_number_of_keys_do_not_count_them() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("store");
+    let server = open(&path);
+    assert_eq!(replies(&server, "SET key value\r\nDBSIZE\r\n"), "+OK\r\n:1\r\n");
+    let server = Arc::into_inner(server.redis).expect("no other owner");
+    server.store.close().expect("closes");
+
+    let server = open(&path);
+    let stats =
+        || String::from_utf8(testing::memcached_on(&server, b"stats\r\n", 64)).expect("text");
+    assert!(replies(&server, "DBSIZE\r\n").starts_with("-BUSY "));
+    let in_multi =
+        replies(&server, "MULTI\r\nSET key other\r\nDBSIZE\r\nINFO keyspace\r\nEXEC\r\n");
+    assert!(in_multi.contains("-BUSY ") && in_multi.contains("counting:1"), "{in_multi}");
+    assert!(replies(&server, "INFO\r\n").contains("# Keyspace\r\ncounting:1\r\n"));
+    assert!(!stats().contains("curr_items") && stats().ends_with("END\r\n"));
+    assert!(server.redis.store.is_count_wanted());
+    server.redis.store.count_in_background();
+    assert_eq!(replies(&server, "DBSIZE\r\n"), ":1\r\n");
+    assert!(replies(&server, "INFO keyspace\r\n").contains("db0:keys=1,"));
+    assert!(stats().contains("STAT curr_items 1\r\n"));
 }
 
 #[test]
