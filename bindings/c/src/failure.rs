@@ -131,7 +131,8 @@ fn code_of(error: &Error) -> Code {
         | Error::StoreNotFound { .. }
         | Error::FolderNotFound { .. }
         | Error::LogNotFound { .. }
-        | Error::LogOfOtherPool { .. } => Code::PoolNotFound,
+        | Error::LogOfOtherPool { .. }
+        | Error::LogOfStore { .. } => Code::PoolNotFound,
         Error::PoolExists { .. } | Error::LogExists { .. } | Error::LogNotEmpty { .. } => {
             Code::PoolExists
         }
@@ -156,7 +157,6 @@ fn code_of(error: &Error) -> Code {
         | Error::UndoNeedsMap
         | Error::LogDamaged { .. }
         | Error::LogForeign { .. }
-        | Error::LogOfStore { .. }
         | Error::LogIsOnlyCopy { .. } => Code::Damaged,
         Error::PoolFull { .. }
         | Error::FileSystemFull { .. }

@@ -82,7 +82,8 @@ fn class_of(error: &Error) -> &'static str {
         | Error::StoreNotFound { .. }
         | Error::FolderNotFound { .. }
         | Error::LogNotFound { .. }
-        | Error::LogOfOtherPool { .. } => "PoolNotFoundError",
+        | Error::LogOfOtherPool { .. }
+        | Error::LogOfStore { .. } => "PoolNotFoundError",
         Error::PoolExists { .. } | Error::LogExists { .. } | Error::LogNotEmpty { .. } => {
             "PoolExistsError"
         }
@@ -107,7 +108,6 @@ fn class_of(error: &Error) -> &'static str {
         | Error::UndoNeedsMap
         | Error::LogDamaged { .. }
         | Error::LogForeign { .. }
-        | Error::LogOfStore { .. }
         | Error::LogIsOnlyCopy { .. } => "DamagedError",
         Error::PoolFull { .. }
         | Error::FileSystemFull { .. }

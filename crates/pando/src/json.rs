@@ -13,11 +13,13 @@ use crate::value::{AsValue, Value, ValueError, refused};
 /// Programs in other languages, and `pando get`, read them too. Calls take and return a `T`.
 ///
 /// JSON names the fields of a struct. So a field may be added later, with `#[serde(default)]`, and
-/// values that were stored before are read. JSON has no NaN and no infinities: they are stored as
-/// `null`, which is read only as an `Option`.
+/// values that were stored before are read. A write reads its JSON text first, so a value that could
+/// not be read is refused: NaN and the infinities, which JSON does not have, unless they may be
+/// `None`, and values nested more than 127 deep.
 ///
 /// [`TypedMap::compare_exchange`](crate::TypedMap::compare_exchange) compares the JSON text. A
-/// `HashMap` has an order of its own at each time, so use a `BTreeMap` there.
+/// `HashMap` has an order of its own at each time, so use a `BTreeMap` there. A program in another
+/// language may write other spaces, so use [`TypedMap::modify`](crate::TypedMap::modify) there.
 ///
 /// ```
 /// use pando::{Json, Pool, PoolOptions};
@@ -36,9 +38,12 @@ use crate::value::{AsValue, Value, ValueError, refused};
 #[derive(Debug)]
 pub struct Json<T>(PhantomData<fn() -> T>);
 
-impl<T: Serialize, Q: Borrow<T>> AsValue<Json<T>> for Q {
+impl<T: Serialize + DeserializeOwned, Q: Borrow<T>> AsValue<Json<T>> for Q {
     fn value_bytes(&self) -> Result<Cow<'_, [u8]>, ValueError> {
-        let bytes = serde_json::to_vec(self.borrow());
+        let bytes = serde_json::to_vec(self.borrow()).and_then(|bytes| {
+            // A value that cannot be read is not stored.
+            serde_json::from_slice::<T>(&bytes).map(|_| bytes)
+        });
         bytes.map(Cow::Owned).map_err(|cause| ValueError::NotEncoded {
             what: type_name::<Json<T>>(),
             cause: cause.into(),

@@ -21,8 +21,8 @@ pub enum ValueError {
         /// The reason.
         cause: ValueCause,
     },
-    /// The stored bytes are no value of the type. After a call that removes or replaces a value,
-    /// that has taken place, and `value` is what is left of it.
+    /// The stored bytes are no value of the type. After `swap` and `take` that has taken place, and
+    /// `value` is what is left. All other calls leave the record as it is.
     #[error("the stored value is no {what}, but {} bytes: {cause}", value.len())]
     NotDecoded {
         /// The type.

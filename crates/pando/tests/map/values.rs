@@ -176,6 +176,27 @@ fn a_value_without_json_is_refused_and_nothing_is_written() {
     assert!(map.is_empty().expect("reads"));
 }
 
+#[derive(Serialize, Deserialize, Default)]
+struct Nest {
+    inner: Option<Box<Nest>>,
+}
+
+#[test]
+fn a_value_whose_json_could_not_be_read_is_refused() {
+    let kept = kinds().swap_remove(0)();
+    let nests: TypedMap<u8, Json<Nest>> = kept.map.clone().typed().with_values();
+    let nest =
+        |depth| (0..depth).fold(Nest::default(), |inner, _| Nest { inner: Some(Box::new(inner)) });
+    nests.insert(1, nest(100)).expect("fits");
+    assert!(nests.get(1).expect("reads").is_some());
+    let refused = nests.insert(2, nest(200)).expect_err("it is too deep");
+    assert!(matches!(refused, Error::Value(ValueError::NotEncoded { .. })), "{refused}");
+    let floats: TypedMap<u8, Json<f64>> = kept.map.typed().with_values();
+    let refused = floats.insert(2, f64::NAN).expect_err("JSON has no NaN");
+    assert!(matches!(refused, Error::Value(ValueError::NotEncoded { .. })), "{refused}");
+    assert!(!floats.contains_key(2).expect("reads"));
+}
+
 /// Each step of an entry and each change is one step: no count is lost.
 #[test]
 fn threads_count_in_typed_values() {

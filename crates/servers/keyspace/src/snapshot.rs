@@ -90,9 +90,10 @@ impl Store {
 
     /// Begins a snapshot: its point in time.
     pub(crate) fn begin_snapshot(&self, writer: Writer) {
-        *self.snapshots.writer.lock() = Some(writer);
         let _all = self.stripes.lock_all(Access::Exclusive);
-        // A command that found an error of an earlier snapshot held a stripe until now.
+        // Until now a command of an earlier snapshot may have held a stripe, and looked for that
+        // snapshot's writer, or found its error.
+        *self.snapshots.writer.lock() = Some(writer);
         *self.snapshots.failure.lock() = None;
         let mut state = self.snapshots.state.lock();
         state.begun += 1;

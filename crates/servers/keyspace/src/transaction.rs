@@ -407,7 +407,10 @@ impl<'store> Transaction<'store> {
             return Ok(Some(count.saturating_add_signed(own)));
         }
         if self.store.page_bytes().is_some() || self.held.is_none() {
-            return self.store.count_for_client(database);
+            let count = self.store.count_for_client(database)?;
+            // The numbers became known meanwhile: they lack those of this transaction.
+            let is_other = count.is_some() && !self.held.is_none();
+            return if is_other { self.count(database) } else { Ok(count) };
         }
         // A holder of stripes must not wait for others.
         let range = KeyRange::between(&head_prefix(space, 0), &head_prefix(space + 1, 0));

@@ -100,7 +100,9 @@ impl Connection<'_> {
         if let Err(failure) = flush::flush_if_due(*self.server)
             && text::needs_values(line)
         {
-            server_error(reply, &failure);
+            if !text::is_quiet(line) {
+                server_error(reply, &failure);
+            }
             return Some(end + 1);
         }
         self.is_meta = line.trim_ascii_start().starts_with(b"m");

@@ -26,6 +26,13 @@ pub(crate) fn needs_values(line: &[u8]) -> bool {
     Rest(line).next().is_some_and(is_of)
 }
 
+/// Whether a command that [needs values](needs_values) has no reply.
+pub(crate) fn is_quiet(line: &[u8]) -> bool {
+    let words = parse::words(line);
+    let may_be = |name: &&[u8]| matches!(*name, b"incr" | b"decr" | b"touch");
+    words.first().is_some_and(may_be) && words.last() == Some(&&b"noreply"[..])
+}
+
 /// Executes a line.
 pub(crate) fn command(connection: &mut Connection<'_>, line: &[u8], reply: &mut Vec<u8>) -> Next {
     let words = parse::words(line);

@@ -585,14 +585,22 @@ impl Shared {
         self.check_writable()?;
         let _lock = locked(&self.clearing);
         let (mut has_cleared, mut first) = (false, None);
+        // A thread that stays inside a call is waited for once.
+        let mut may_wait = true;
         let dropped = locked(&self.dropped).clone();
         for map in dropped {
+            if map.lsn.is_some() && !may_wait {
+                continue;
+            }
             // Relaxed: it orders nothing.
             if self.is_over.load(Ordering::Relaxed) {
                 break;
             }
             match self.clear_one(map) {
-                Ok(is_cleared) => has_cleared |= is_cleared,
+                Ok(is_cleared) => {
+                    has_cleared |= is_cleared;
+                    may_wait &= is_cleared;
+                }
                 Err(error) => {
                     first.get_or_insert(error);
                     if mutant!("store-clearing-ends-at-damage") {

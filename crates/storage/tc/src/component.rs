@@ -223,9 +223,13 @@ impl<D: Domain, M: Maps> TransactionComponent<D, M> {
         let what = "its value has no stamp";
         let damaged = || Error::Damaged { map, key: key.to_vec(), what };
         let (stamp, value) = Stamp::split(value).ok_or_else(damaged)?;
-        if stamp.lsn() <= settled && stamp.is_removed() {
-            let passed = Tombstone::new((map, key), stamp);
-            self.tombstones.share_passed(&self.pin()?, passed);
+        // A snapshot may hold it, and notes it again when it is released.
+        let is_due = stamp.lsn() <= settled
+            && stamp.is_removed()
+            && self.snapshots.seems_empty()
+            && self.tombstones.may_share_passed();
+        if is_due {
+            self.tombstones.share(&self.pin()?, Tombstone::new((map, key), stamp));
         }
         match stamp.lsn() <= settled {
             true => Ok(Version { stamp, value: (!stamp.is_removed()).then(|| value.to_vec()) }),

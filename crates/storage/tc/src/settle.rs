@@ -27,6 +27,8 @@ const SETTLE_BYTES: u64 = 64 << 10;
 const FREED_AT_ONCE: usize = 64;
 /// How often one commit, or one call that settles, reclaims room in a full pool.
 const TRIES: u32 = 16;
+/// How often tombstones are removed at most, while others may add to them.
+const MOST_ROUNDS: u32 = 1 << 10;
 
 /// How often a commit still makes room for its record before it gives up.
 pub(crate) struct Room {
@@ -470,7 +472,11 @@ impl<D: Domain, M: Maps> TransactionComponent<D, M> {
         let _ = self.log().write_block(self);
         self.free_revoked(usize::MAX);
         let _ = self.log().pool().reclaim();
-        while self.remove_tombstones().is_ok_and(|done| done > 0) {}
+        for _ in 0..MOST_ROUNDS {
+            if !self.remove_tombstones().is_ok_and(|done| done > 0) {
+                break;
+            }
+        }
     }
 
     /// The error of a commit that failed for this cause. Takes the commit that was met at the key

@@ -128,11 +128,9 @@ impl Tombstones {
         self.shared.insert((epoch, number), tombstone);
     }
 
-    /// Notes a settled tombstone that a scan has passed, unless there are many.
-    pub fn share_passed<D: Domain>(&self, guard: &Guard<'_, D>, tombstone: Tombstone) {
-        if self.shared.len() < MOST_OF_SCANS {
-            self.share(guard, tombstone);
-        }
+    /// Whether a scan may share the tombstones that it passes: there are not many.
+    pub fn may_share_passed(&self) -> bool {
+        self.shared.len() < MOST_OF_SCANS
     }
 
     /// Whether there is none.
@@ -175,7 +173,8 @@ impl Tombstones {
 
 /// How many tombstones a commit may take of a list with so many. Raises the epoch, if it is long.
 fn may_take<D: Domain>(guard: &Guard<'_, D>, len: usize, oldest: Option<u64>) -> usize {
-    if let Some(epoch) = oldest.filter(|_| len > LONG_LIST) {
+    let is_early = |&epoch: &u64| len > LONG_LIST && !guard.pool().may_be_reused_since(epoch);
+    if let Some(epoch) = oldest.filter(is_early) {
         guard.is_ripe(epoch);
     }
     REMOVED_AT_ONCE.max(len / 8)
