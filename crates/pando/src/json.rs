@@ -13,9 +13,9 @@ use crate::value::{AsValue, Value, ValueError, refused};
 /// Programs in other languages, and `pando get`, read them too. Calls take and return a `T`.
 ///
 /// JSON names the fields of a struct. So a field may be added later, with `#[serde(default)]`, and
-/// values that were stored before are read. A write reads its JSON text first, so a value that could
-/// not be read is refused: NaN and the infinities, which JSON does not have, unless they may be
-/// `None`, and values nested more than 127 deep.
+/// values that were stored before are read. A write reads its JSON text first, so a value that
+/// could not be read is refused: NaN and the infinities, which JSON does not have, unless they may
+/// be `None`, and values nested more than 127 deep.
 ///
 /// [`TypedMap::compare_exchange`](crate::TypedMap::compare_exchange) compares the JSON text. A
 /// `HashMap` has an order of its own at each time, so use a `BTreeMap` there. A program in another
