@@ -1,5 +1,6 @@
-//! A thread of the server that panics ends the server, with an error: without the thread, clients
-//! would wait, or the server would run out of room.
+//! An event loop or a sweep that panics ends the server, with an error: without it, clients would
+//! wait, or the server would run out of room. A panic inside one request ends only its connection,
+//! and one in a task of the background only the task.
 
 use std::any::Any;
 use std::panic::AssertUnwindSafe;
@@ -7,7 +8,7 @@ use std::sync::OnceLock;
 
 use tokio::sync::Notify;
 
-/// The first panic of a thread.
+/// The first panic of a thread that is watched.
 #[derive(Debug, Default)]
 pub(crate) struct Panics(OnceLock<Panic>);
 

@@ -170,7 +170,9 @@ impl<'log, D: Domain> Opening<'log, D> {
         {
             // The log of a store that an earlier version has made is named by its pages.
             if owner_of(log.as_ref())? == Owner::Pool && !mutant!("store-takes-the-log-of-a-pool") {
-                let what = "it is that of a pool, or of a new store whose creation was cut off, which can be removed".to_owned();
+                let what = "it is that of a pool, or of a new store whose creation was cut off, \
+                            which can be removed";
+                let what = what.to_owned();
                 return Err(Error::OtherLog { path: log.path(), what });
             }
             // So that pages that are written during the replay are not taken for pages without a

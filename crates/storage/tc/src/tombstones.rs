@@ -33,7 +33,7 @@
 //! tombstones are in one shared list, in the order of epochs, from which each commit removes some:
 //! whoever has settled, taken back or scanned may never commit. A crash loses the lists, and a
 //! thread that commits no more leaves its own. A scan that passes a settled tombstone notes it
-//! again.
+//! again, unless there is a snapshot, which may hold it.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};

@@ -57,14 +57,27 @@ struct Commit {
     key: Atomic,
 }
 
+fn exchange(key: &Atomic, found: u64, new: u64) -> bool {
+    key.compare_exchange(found, new, AcqRel, Acquire).is_ok()
+}
+
+/// `decide`; the status.
+fn decide(word: &Atomic, status: u64) -> u64 {
+    word.compare_exchange(UNDECIDED, status, AcqRel, Acquire).err().unwrap_or(status)
+}
+
 impl Commit {
-    fn exchange(&self, found: u64, new: u64) -> bool {
-        self.key.compare_exchange(found, new, AcqRel, Acquire).is_ok()
+    fn new(code: Code) -> Self {
+        let [newest, status, key] = [0, UNDECIDED, FIRST].map(Atomic::new);
+        Self { code, newest, status, key }
     }
 
-    /// `decide`; the status.
+    fn exchange(&self, found: u64, new: u64) -> bool {
+        exchange(&self.key, found, new)
+    }
+
     fn decide(&self, status: u64) -> u64 {
-        self.status.compare_exchange(UNDECIDED, status, AcqRel, Acquire).err().unwrap_or(status)
+        decide(&self.status, status)
     }
 
     /// `replace`, `end_bare`: whether it has installed.
@@ -112,12 +125,7 @@ impl Commit {
 
 fn one_commit(code: Code) {
     explore(Some(3), move || {
-        let commit = Arc::new(Commit {
-            code,
-            newest: Atomic::new(0),
-            status: Atomic::new(UNDECIDED),
-            key: Atomic::new(FIRST),
-        });
+        let commit = Arc::new(Commit::new(code));
         let helper = thread::spawn({
             let commit = commit.clone();
             move || commit.help()
@@ -136,12 +144,7 @@ fn one_commit(code: Code) {
 /// `FIRST` is an absent key here.
 fn absent_key(code: Code) {
     explore(Some(3), move || {
-        let commit = Arc::new(Commit {
-            code,
-            newest: Atomic::new(0),
-            status: Atomic::new(UNDECIDED),
-            key: Atomic::new(FIRST),
-        });
+        let commit = Arc::new(Commit::new(code));
         let has_left = Arc::new(Atomic::new(0));
         let helper = thread::spawn({
             let commit = commit.clone();
@@ -178,10 +181,8 @@ impl Two {
         &self.status[number as usize]
     }
 
-    /// `decide`; the status.
     fn decide(&self, number: u64, status: u64) -> u64 {
-        let decided = self.status(number).compare_exchange(UNDECIDED, status, AcqRel, Acquire);
-        decided.err().unwrap_or(status)
+        decide(self.status(number), status)
     }
 
     /// `in_flight`: the number of the undecided commit whose version is found.
@@ -192,7 +193,7 @@ impl Two {
     }
 
     fn exchange(&self, found: u64, new: u64) -> bool {
-        self.key.compare_exchange(found, new, AcqRel, Acquire).is_ok()
+        exchange(&self.key, found, new)
     }
 
     /// `append`: the number of the commit.

@@ -42,3 +42,20 @@ fn a_tombstone_that_meets_the_release_of_its_snapshot_is_noted_again() {
     assert!(is_held(b"late"));
     assert_eq!((entry.tombstones(), component.tombstones.is_empty()), (0, false));
 }
+
+/// A snapshot may hold the tombstone. If each scan noted it again, each commit would hand it to the
+/// snapshot again.
+#[test]
+fn a_scan_notes_what_it_passes_only_without_a_snapshot() {
+    let pool = Pool::<Process>::anonymous(&CreateOptions::default()).expect("memory");
+    let log = Log::without_files(pool, layout::LOG_OFF, LogOptions::default()).expect("a log");
+    let component = TransactionComponent::open(log, OneMap::default()).expect("opens");
+    let value = Stamp::new(64, 64).removed_if(true).encode();
+    let pass = || component.version_of_copy(0, (b"key", &value), 64).expect("reads");
+    let entry = component.snapshots.register::<Process>(SnapshotOptions::default(), false);
+    assert!(pass().value.is_none());
+    assert!(component.tombstones.is_empty());
+    component.snapshots.take_out(&entry);
+    assert!(pass().value.is_none());
+    assert!(!component.tombstones.is_empty());
+}
