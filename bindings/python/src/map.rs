@@ -165,6 +165,11 @@ fn pairs_of<'py>(records: &Object<'py>) -> PyResult<Pairs<'py>> {
     iterable
         .map(|pair| {
             let pair = pair?;
+            if let Ok(pair) = pair.cast_exact::<PyTuple>()
+                && pair.len() == 2
+            {
+                return Ok((pair.get_item(0)?, pair.get_item(1)?));
+            }
             let found = pair.len().unwrap_or(0);
             if found != 2 {
                 let message = format!("a record is a key and a value; found {found} elements");

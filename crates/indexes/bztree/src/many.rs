@@ -5,8 +5,9 @@
 //!
 //! Writes are made in the order of the keys, each in the leaf that its descent has found. That may
 //! be out of date, also because of an earlier write of the group. A leaf that was replaced is
-//! closed, so a write there fails, as for any writer that comes late (`write.rs`). Such a write,
-//! and one that finds no room, is made by a single call without the guard of the group, so that
+//! closed, so a write there fails, as for any writer that comes late (`write.rs`). Its leaf is
+//! searched again, and the leaves of the keys behind it stay. A write that fails several times, or
+//! for which the pool has no room, is made by a single call without the guard of the group, so that
 //! room can be reclaimed. The keys behind it begin a new group.
 
 use std::cell::Cell;
@@ -27,6 +28,9 @@ use crate::tree::BzTree;
 
 /// Descents that take turns. More would request more lines at a time than a core can wait for.
 const GROUP: usize = 16;
+
+/// How often a write is tried under the guard of its group.
+const ATTEMPTS: u32 = 4;
 
 /// Where a write begins: the leaf of its key.
 struct Place<'op, D: Domain> {
@@ -94,15 +98,18 @@ impl<D: Domain> BzTree<D> {
 
     /// Upserts the records, in their order.
     pub(crate) fn put_many(&self, records: &[Record<'_>]) -> Result<()> {
-        let upsert = |Place { context, leaf, probe }: Place<'_, D>, at: usize| {
+        let upsert = |place: Place<'_, D>, at: usize| {
             let (key, value) = records[at];
             LIMITS.check_key(key).and(LIMITS.check_value(value)).ok()?;
+            let Place { context, probe, .. } = place;
             let (pointer, intent, mut rooms) = (self.wants_block(key, value), Intent::Upsert, 1);
-            // As in `put`.
-            let attempt = context.guard.without_reserve(|| {
-                self.write_in_leaf(context, leaf, probe, value, pointer, intent, &mut rooms)
+            let written = self.try_from(place, |leaf| {
+                // As in `put`.
+                context.guard.without_reserve(|| {
+                    self.write_in_leaf(context, leaf, probe, value, pointer, intent, &mut rooms)
+                })
             });
-            attempt.ok()?.map(|_| Merging::Done)
+            written.map(|_| Merging::Done)
         };
         let alone = |at: usize| {
             let (key, value) = records[at];
@@ -114,11 +121,13 @@ impl<D: Domain> BzTree<D> {
     /// Deletes the keys, in their order. Returns how many were present.
     pub(crate) fn delete_many(&self, keys: &[&[u8]]) -> Result<u64> {
         let deleted = Cell::new(0);
-        let delete = |Place { context, leaf, probe }: Place<'_, D>, _| {
+        let delete = |place: Place<'_, D>, _| {
+            let Place { context, probe, .. } = place;
             LIMITS.check_key(probe.bytes).ok()?;
             let mut demand = Demand::default();
-            let attempt = self.delete_and_merge(context, leaf, probe, None, &mut demand);
-            let merging = attempt.ok()??;
+            let merging = self.try_from(place, |leaf| {
+                self.delete_and_merge(context, leaf, probe, None, &mut demand)
+            })?;
             deleted.set(deleted.get() + u64::from(merging.is_some()));
             Some(merging.unwrap_or(Merging::Done))
         };
@@ -171,6 +180,23 @@ impl<D: Domain> BzTree<D> {
             }
         }
         Ok(())
+    }
+
+    /// Tries a write in the leaf of its place, and then in the one that has its key now. `None` if
+    /// each attempt failed.
+    fn try_from<R>(
+        &self,
+        Place { context, mut leaf, probe }: Place<'_, D>,
+        mut attempt: impl FnMut(Leaf) -> Result<Option<R>>,
+    ) -> Option<R> {
+        for _ in 0..ATTEMPTS {
+            let done = attempt(leaf).ok()?;
+            if done.is_some() {
+                return done;
+            }
+            leaf = self.find_leaf(context, probe);
+        }
+        None
     }
 
     /// The leaves for at most [`GROUP`] probes, in order; the further elements are unspecified.
