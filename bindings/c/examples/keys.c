@@ -228,12 +228,16 @@ static void vectors(const char *path) {
 
 int main(int count, char **arguments) {
     pando_pool *pool;
+    pando_pool_options options;
     pando_map *map;
     char path[4096];
 
     assert(count > 1);
     snprintf(path, sizeof path, "%s/cities.pando", arguments[1]);
-    check(pando_pool_open_or_create(path, NULL, &pool));
+    memset(&options, 0, sizeof options);
+    options.struct_size = sizeof options;
+    options.max_bytes = 64 << 20;
+    check(pando_pool_open_or_create(path, &options, &pool));
     check(pando_pool_map(pool, "cities", NULL, &map));
     cities(map);
     check(pando_map_free(map));
