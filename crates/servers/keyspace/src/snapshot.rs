@@ -21,7 +21,6 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
-use crate::clock;
 use crate::failure::{Failure, Result, fail, fail_with};
 use crate::layout::{
     Content, DATABASES, Element, Head, Kind, LongString, Section, section_prefix, split_head_key,
@@ -29,7 +28,7 @@ use crate::layout::{
 };
 use crate::pieces::{counted_bytes, pieces_of};
 use crate::snapshot_file::{FIELD_TAG, ORDERED_TAG, PIECE_TAG, Writer, rotate};
-use crate::snapshot_state::SnapshotState;
+use crate::snapshot_state::{Saving, SnapshotState};
 use crate::store::Store;
 use crate::stripes::{Access, Held, STRIPES, Stripe, StripeIndex, stripe_range};
 use crate::transaction::has_expired;
@@ -43,21 +42,19 @@ impl Store {
     /// Writes a snapshot to `path`, keeps `kept` snapshots in all (with 1 the new one replaces the
     /// old one), and returns the number of keys. The caller must hold no stripe.
     pub fn save(&self, path: &Path, kept: usize) -> Result<u64> {
-        {
-            let mut state = self.snapshots.state.lock();
-            if state.last.is_writing {
-                return Err(fail("ERR Background save already in progress"));
-            }
-            state.last.is_writing = true;
-        }
+        let mut saving = self.begin_saving()?;
         let saved = self.write_snapshot(path, kept);
-        let mut state = self.snapshots.state.lock();
-        state.last.is_writing = false;
-        state.last.has_failed = saved.is_err();
-        if saved.is_ok() {
-            state.last.finished_system_ms = clock::system_ms();
-        }
+        saving.is_saved = saved.is_ok();
         saved
+    }
+
+    pub(crate) fn begin_saving(&self) -> Result<Saving<'_>> {
+        let mut state = self.snapshots.state.lock();
+        if state.last.is_writing {
+            return Err(fail("ERR Background save already in progress"));
+        }
+        state.last.is_writing = true;
+        Ok(Saving { snapshots: &self.snapshots, is_saved: false })
     }
 
     fn write_snapshot(&self, path: &Path, kept: usize) -> Result<u64> {

@@ -1,9 +1,10 @@
 //! The running snapshot, and the result of the last one.
 
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
+use crate::clock;
 use crate::failure::Failure;
 use crate::snapshot_file::Writer;
 
@@ -34,4 +35,25 @@ pub struct SnapshotState {
     pub finished_system_ms: u64,
     /// Whether the last snapshot failed.
     pub has_failed: bool,
+}
+
+/// A snapshot that is being written. Its end is noted also by a panic: without that no later one
+/// could begin.
+pub(crate) struct Saving<'store> {
+    pub(crate) snapshots: &'store Snapshots,
+    pub(crate) is_saved: bool,
+}
+
+impl Drop for Saving<'_> {
+    fn drop(&mut self) {
+        // Release: with the loads by holders of stripes. No command writes to the snapshot now.
+        self.snapshots.writing.store(0, Ordering::Release);
+        drop(self.snapshots.writer.lock().take());
+        let mut state = self.snapshots.state.lock();
+        state.last.is_writing = false;
+        state.last.has_failed = !self.is_saved;
+        if self.is_saved {
+            state.last.finished_system_ms = clock::system_ms();
+        }
+    }
 }

@@ -91,8 +91,8 @@ impl Server {
             return;
         }
         let begun = self.begin_task("count", |server| {
+            let _counting = Counting(&server.is_counting_keys);
             server.store.count_in_background();
-            server.is_counting_keys.store(false, Ordering::Relaxed);
         });
         if let Err(error) = begun {
             self.is_counting_keys.store(false, Ordering::Relaxed);
@@ -179,6 +179,16 @@ impl Server {
             is_counting: AtomicBool::new(false),
             is_counting_keys: AtomicBool::new(false),
         }
+    }
+}
+
+/// A count in a thread of its own. Its end is noted also by a panic.
+pub(crate) struct Counting<'server>(pub(crate) &'server AtomicBool);
+
+impl Drop for Counting<'_> {
+    fn drop(&mut self) {
+        // Relaxed: the flag orders nothing.
+        self.0.store(false, Ordering::Relaxed);
     }
 }
 

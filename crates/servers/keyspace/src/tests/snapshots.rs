@@ -58,6 +58,24 @@ fn a_snapshot_is_of_one_moment_whatever_is_written_meanwhile() {
 }
 
 #[test]
+fn after_a_panic_in_a_snapshot_others_can_be_written() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let store = volatile();
+    set(&store, 0, b"key", b"old", None);
+    let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        let _saving = store.begin_saving().expect("none is being written");
+        let path = folder.path().join("unfinished");
+        store.begin_snapshot(crate::snapshot_file::Writer::begin(&path).expect("a file"));
+        panic!("a snapshot that panics");
+    }));
+    assert!(panicked.is_err());
+    assert!(!store.snapshot_state().is_writing && store.snapshot_state().has_failed);
+    set(&store, 0, b"key", b"new", None);
+    assert_eq!(store.save(&folder.path().join("snapshot"), 1).expect("it is saved"), 1);
+    assert!(!store.snapshot_state().has_failed);
+}
+
+#[test]
 fn a_damaged_snapshot_is_refused() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("snapshot");

@@ -14,7 +14,7 @@ use procfs::{Current, Meminfo};
 use super::connection::REDIS_VERSION;
 use crate::commands::command::{Command, Context, commands};
 use crate::config;
-use crate::server::Server;
+use crate::server::{Counting, Server};
 use crate::spec::Arguments;
 
 pub(super) static COMMANDS: &[Command] = commands! {
@@ -322,11 +322,11 @@ fn expiries(server: &Server) -> Result<Expiries> {
     // Relaxed: a stale value only causes a second count.
     if !is_fresh && !server.is_counting.swap(true, Ordering::Relaxed) {
         let count = |server: &Server| {
+            let _counting = Counting(&server.is_counting);
             match server.store.expiries(u64::MAX) {
                 Ok(expiries) => *server.expiries.lock() = Some((Instant::now(), expiries)),
                 Err(error) => tracing::warn!(%error, "the keys that expire cannot be counted"),
             }
-            server.is_counting.store(false, Ordering::Relaxed);
         };
         if let Err(error) = server.begin_task("expiries", count) {
             server.is_counting.store(false, Ordering::Relaxed);
