@@ -5,10 +5,10 @@
 //!
 //! Writes are made in the order of the keys, each in the leaf that its descent has found. That may
 //! be out of date, also because of an earlier write of the group. A leaf that was replaced is
-//! closed, so a write there fails, as for any writer that comes late (`write.rs`). Its leaf is
-//! searched again, and the leaves of the keys behind it stay. A write that fails several times, or
-//! for which the pool has no room, is made by a single call without the guard of the group, so that
-//! room can be reclaimed. The keys behind it begin a new group.
+//! closed, so a write there fails, as for any writer that comes late (`write.rs`). Then its key is
+//! searched again; the leaves that were found for the keys behind it are kept. A write that fails
+//! several times, or for which the pool has no room, is made by a single call without the guard of
+//! the group, so that room can be reclaimed. The keys behind it begin a new group.
 
 use std::cell::Cell;
 
@@ -182,19 +182,21 @@ impl<D: Domain> BzTree<D> {
         Ok(())
     }
 
-    /// Tries a write in the leaf of its place, and then in the one that has its key now. `None` if
-    /// each attempt failed.
+    /// Tries a write in the leaf of its place, and then in the leaf that has its key by now. `None`
+    /// if there was an error, or if each attempt failed.
     fn try_from<R>(
         &self,
         Place { context, mut leaf, probe }: Place<'_, D>,
         mut attempt: impl FnMut(Leaf) -> Result<Option<R>>,
     ) -> Option<R> {
-        for _ in 0..ATTEMPTS {
+        for attempts in 0..ATTEMPTS {
+            if attempts > 0 {
+                leaf = self.find_leaf(context, probe);
+            }
             let done = attempt(leaf).ok()?;
             if done.is_some() {
                 return done;
             }
-            leaf = self.find_leaf(context, probe);
         }
         None
     }

@@ -48,6 +48,7 @@ impl Store {
         saved
     }
 
+    /// Notes that a snapshot is being written, until the returned value is dropped.
     pub(crate) fn begin_saving(&self) -> Result<Saving<'_>> {
         let mut state = self.snapshots.state.lock();
         if state.last.is_writing {

@@ -37,8 +37,8 @@ pub struct SnapshotState {
     pub has_failed: bool,
 }
 
-/// A snapshot that is being written. Its end is noted also by a panic: without that no later one
-/// could begin.
+/// A snapshot that is being written. Its end is noted when this is dropped, so also after a panic:
+/// otherwise no later snapshot could begin.
 pub(crate) struct Saving<'store> {
     pub(crate) snapshots: &'store Snapshots,
     pub(crate) is_saved: bool,

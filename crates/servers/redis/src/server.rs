@@ -182,7 +182,7 @@ impl Server {
     }
 }
 
-/// A count in a thread of its own. Its end is noted also by a panic.
+/// A count in a thread of its own. Clears its flag when it is dropped, so also after a panic.
 pub(crate) struct Counting<'server>(pub(crate) &'server AtomicBool);
 
 impl Drop for Counting<'_> {

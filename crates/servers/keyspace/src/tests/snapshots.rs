@@ -70,6 +70,9 @@ fn after_a_panic_in_a_snapshot_others_can_be_written() {
     }));
     assert!(panicked.is_err());
     assert!(!store.snapshot_state().is_writing && store.snapshot_state().has_failed);
+    // Commands write nothing into it.
+    assert_eq!(store.snapshots.writing.load(Ordering::Relaxed), 0);
+    assert!(store.snapshots.writer.lock().is_none());
     set(&store, 0, b"key", b"new", None);
     assert_eq!(store.save(&folder.path().join("snapshot"), 1).expect("it is saved"), 1);
     assert!(!store.snapshot_state().has_failed);
